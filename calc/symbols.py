@@ -60,6 +60,7 @@ SYMBOLS = (
     Symbol("n_index_heads", "h_I", "heads", "heads of an indexer"),
     Symbol("d_index", "d_I", "elements", "width of one head of an indexer"),
     Symbol("index_top_k", "k_I", "tokens", "tokens that an indexer chooses for each query"),
+    Symbol("index_pool", "p_I", "tokens", "tokens of a pool, which an indexer chooses or leaves together"),
     Symbol("n_token_types", "P_{type}", "types", "rows of the segment table"),
     Symbol("n_buckets", "b", "buckets", "buckets of distances in a relative position table"),
     Symbol("n_box_buckets", "b_{box}", "buckets", "buckets of distances between boxes on a page"),

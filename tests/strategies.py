@@ -145,12 +145,13 @@ def latent(draw: st.DrawFn, n_heads: int) -> Mla | CompressedAttention:
         index |= {"last": draw(st.booleans()), "head_temperature": draw(st.booleans())}
         index |= {"q_norm": draw(norms()) if apart else None}
         q_rank = draw(small if indexed and not apart else st.none() | small)
-        top_k = draw(small) if indexed else None
+        pool = draw(st.none() | st.integers(1, 4)) if indexed else None
+        top_k = draw(small) * (pool or 1) if indexed else None
         indexer = Indexer(**index) if indexed else None
         if draw(st.booleans()):
             widths |= {"position": "none", "d_rope": draw(st.none() | even)}
         flags = {name: draw(st.booleans()) for name in ("bias", "gate", "sinks", "head_temperature")}
-        return Mla(n_heads=n_heads, q_rank=q_rank, top_k=top_k, indexer=indexer, **flags, **widths)
+        return Mla(n_heads=n_heads, q_rank=q_rank, top_k=top_k, pool=pool, indexer=indexer, **flags, **widths)
     chooser = EntryIndexer(top_k=draw(small), **index) if indexed else None
     made = Compressor(rate=draw(st.sampled_from([1, 2, 4])), overlap=draw(st.booleans()), indexer=chooser)
     ranks = {"q_rank": draw(small), "out_rank": draw(small), "n_out_groups": n_heads, "window": draw(small)}

@@ -151,6 +151,9 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "glm4v": _seeing("Glm4v"),
     "glm4v_moe": _seeing("Glm4vMoe"),
     "glm46v": _seeing("Glm46V"),
+    "glm5_next": _seeing("Glm5Next"),
+    # Its text alone has no class with a head.
+    "glm5_next_text": {"Glm5NextTextModel": "bare"},
     "qwen2_audio": _seeing("Qwen2Audio"),
     "voxtral": _seeing("Voxtral"),
     "qwen2_vl": _seeing("Qwen2VL"),
@@ -218,7 +221,10 @@ CLASSES: dict[str, dict[str, Kind]] = {
 }
 """Family -> class -> what it has in place of the head; the first class of each is the usual one."""
 
-TEXT_OF = {family: f"{family}_text" for family in ("gemma3", "gemma3n", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe")}
+TEXT_OF = {
+    family: f"{family}_text"
+    for family in ("gemma3", "gemma3n", "gemma4", "glm5_next", "llama4", "qwen3_5", "qwen3_5_moe")
+}
 """Families with pictures -> that of their language model, whose classes read `text_config` alone."""
 
 

@@ -32,6 +32,7 @@ def latent_attention(
     d_value_absent: Any = REFUSE,
     default: dict[str, Any] | None = None,
     theta: float = 10_000.0,
+    d_rope_absent: Any = REFUSE,
     **structure: Any,
 ) -> Mla:
     """Multi-head latent attention whose sizes stand under the names that DeepSeek-V2 gave them.
@@ -39,17 +40,19 @@ def latent_attention(
     q_rank_absent: what an absent q_lora_rank means; a null always means queries without a latent.
     d_value_absent: what a v_head_dim means that is absent or null.
     default: the `rope_parameters` of a family that has some where the config has none. theta: as in `rope`.
+    d_rope_absent: what an absent qk_rope_head_dim means; 0 of it is none, where nothing turns.
     structure: every other field of Mla. A head_dim beside them is not read: it is the width of the rotary part.
     """
     n_heads = cfg.size("num_attention_heads")
     cfg.only("num_key_value_heads", n_heads, None, why="every head has keys and values of its own")
-    d_nope, d_rope = cfg.size("qk_nope_head_dim"), cfg.size("qk_rope_head_dim")
+    widths = cfg.count if structure.get("position") == "none" else cfg.size
+    d_nope, d_rope = cfg.size("qk_nope_head_dim"), widths("qk_rope_head_dim", absent=d_rope_absent)
     return Mla(
         n_heads=n_heads,
         **({"q_rank": cfg.size("q_lora_rank", absent=q_rank_absent, null=None)} | structure),
         kv_rank=cfg.size("kv_lora_rank"),
         d_nope=d_nope,
-        d_rope=d_rope,
+        d_rope=d_rope or None,
         d_value=cfg.size("v_head_dim", absent=d_value_absent, null=d_value_absent),
         bias=cfg.flag("attention_bias", absent=False),
         rope=rope(cfg, interleaved=interleaved, default=default, theta=theta).model_copy(update={"fraction": 1.0}),

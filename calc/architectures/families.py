@@ -125,6 +125,8 @@ FAMILIES: dict[str, str] = {
     "glm4v": "glm4v",
     "glm4v_moe": "glm4v",
     "glm46v": "glm4v",
+    "glm5_next": "glm5_next",
+    "glm5_next_text": "glm5_next",
     "qwen2_audio": "qwen2_audio",
     "voxtral": "voxtral",
     "qwen2_vl": "qwen2_vl",

@@ -25,6 +25,14 @@ def spec(cfg: Config) -> ModelSpec:
 
 
 def has_indexer(cfg: Config, n_layers: int) -> list[bool]:
+    """`own_indexers`, of which the first layer must be one."""
+    found = own_indexers(cfg, n_layers)
+    if not found[0]:
+        raise Refused(f"{cfg.where}indexer_types", "an indexer in the first layer, which others reuse", "none")
+    return found
+
+
+def own_indexers(cfg: Config, n_layers: int) -> list[bool]:
     """For each layer: what indexer_types says, else index_topk_pattern, else every index_topk_freq-th one after the
     first index_skip_topk_offset (1 and 2 where the keys are absent: all)."""
     own = cfg.words("indexer_types", among=("full", "shared"), length=n_layers, absent=None, null=None)
@@ -34,11 +42,7 @@ def has_indexer(cfg: Config, n_layers: int) -> list[bool]:
         if not isinstance(pattern, str | list) or len(pattern) < n_layers or not all(each in KINDS for each in pattern):
             raise Refused(f"{cfg.where}index_topk_pattern", f"F or S for each of {n_layers} layers", pattern)
     if own is not None:
-        found = [KINDS[each] for each in own][:n_layers]
-    else:
-        period = max(cfg.count("index_topk_freq", absent=1), 1)
-        offset = cfg.count("index_skip_topk_offset", absent=2)
-        found = [max(i - offset + 1, 0) % period == 0 for i in range(n_layers)]
-    if not found[0]:
-        raise Refused(f"{cfg.where}indexer_types", "an indexer in the first layer, which others reuse", "none")
-    return found
+        return [KINDS[each] for each in own][:n_layers]
+    period = max(cfg.count("index_topk_freq", absent=1), 1)
+    offset = cfg.count("index_skip_topk_offset", absent=2)
+    return [max(i - offset + 1, 0) % period == 0 for i in range(n_layers)]

@@ -1,17 +1,16 @@
-"""Multi-head latent attention, and the indexer that chooses what it reads."""
+"""Multi-head latent attention."""
 
 from __future__ import annotations
 
 from calc.blocks.attention import square_of
+from calc.blocks.indexer import indexer
 from calc.blocks.surroundings import Surroundings
-from calc.sizes import Size, at_least
-from calc.spec import Indexer, Mla
+from calc.sizes import Size
+from calc.spec import Mla
 from calc.spec.load import Load
-from calc.trace.footprint import Footprint
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.attend_live import Scoring
-from calc.trace.primitives.product import product
 from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -34,14 +33,12 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
         q_latent = t.norm("q_a_norm", spec.norm, t.linear("q_a_proj", x, spec.q_rank, bias=spec.bias))
         q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
     q_rope, latent, k_rope = (_own if spec.kv == "own" else _borrowing)(t, spec, x, q, load, around)
-    # Of the choice of top_k tokens only the causal mask knows: eager attention computes all pairs and hides the others.
     load = load.by_document
-    window = spec.top_k if load.scores == "causal-exact" else None
-    twice_pairs = load.batch * heads * load.twice_pairs(window)
+    twice_pairs = load.batch * heads * _twice_pairs(spec, load)
     read = _absorbed if load.absorbed else _expanded
     expanded = read(t, spec, q, latent, load)
     if spec.indexer is not None:
-        _indexer(t, spec.indexer, x, q_latent if spec.indexer.q_norm is None else x, load)
+        indexer(t, spec.indexer, spec.pool, x, q_latent if spec.indexer.q_norm is None else x, load)
     core = _over_latents if load.absorbed else _over_keys
     y = core(t, spec, (q, q_rope, latent, k_rope, expanded), twice_pairs, load)
     if spec.gate:
@@ -74,6 +71,14 @@ def _borrowing(
     latent, k_rope = around.borrowed(spec.position)
     t.hold(q, latent, q_rope, k_rope)
     return q_rope, latent, k_rope
+
+
+def _twice_pairs(spec: Mla, load: Load) -> Size:
+    """Twice the pairs of one head and one sequence. Of the choice of top_k tokens only the causal mask knows: eager
+    attention computes all pairs and hides the others."""
+    if spec.top_k is None or load.scores != "causal-exact":
+        return load.twice_pairs(None)
+    return load.twice_pairs(spec.top_k) if spec.pool is None else load.twice_pooled(spec.pool, spec.top_k)
 
 
 def _expanded(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
@@ -193,51 +198,3 @@ def _cache(spec: Mla, load: Load) -> Cache | None:
 def _writes(spec: Mla, load: Load) -> Size:
     """Numbers that new tokens add to the cache."""
     return load.tokens * (spec.kv_rank + spec.d_shared) if spec.kv == "own" else 0
-
-
-def _indexer(t: Trace, spec: Indexer, x: Tensor, q_latent: Tensor, load: Load) -> None:
-    """A score for each pair of tokens: the heads' products, through ReLU, weighted and added up.
-
-    Shapes: queries [batch, seq, n_heads, d_head], keys [batch, tokens, d_head], of which the cache keeps the keys.
-    FLOPs 2 * n_heads * (d_head + 1) a pair: the weighted sum over heads is a product too (transformers 5.23,
-    models/deepseek_v32/modeling_deepseek_v32.py, DeepseekV32Indexer). Choosing passes no gradient, so nothing goes back
-    through it; what trains the indexer, a loss of its own, is not counted.
-    """
-    twice_pairs, keys = load.batch * spec.n_heads * load.twice_pairs(None), load.context + load.seq
-    each = Matmul(spec.n_heads * load.seq, keys, spec.d_head, load.batch, weighed=False)
-
-    def moves() -> Moves:
-        return Moves(
-            load.tokens * (spec.n_heads + 1) * spec.d_head,
-            load.tokens * spec.n_heads * keys,
-            cache_reads=load.batch * load.context * spec.d_head,
-            cache_writes=load.tokens * spec.d_head,
-        )
-
-    def live_bytes(footprint: Footprint) -> Size:
-        """In fp32, before and after ReLU. Of several sequences, the keys are copied for each query (a broadcast product
-        in PyTorch)."""
-        copies = at_least(load.batch, 2) * load.tokens * spec.d_head
-        return (
-            0 if footprint.compiled else footprint.of(Tensor(2 * load.tokens * spec.n_heads + copies, keys, wide=True))
-        )
-
-    with t.without_gradient(), t.part("indexer", x, q_latent, role="indexer") as out:
-        read = q_latent if spec.q_norm is None else t.norm("q_norm", spec.q_norm, q_latent)
-        q = t.linear("q_b_proj", read, spec.n_heads * spec.d_head)
-        if spec.head_temperature:
-            q = t.head_tempered("temperature", q, spec.n_heads, load.seq)
-        k = t.norm("k_norm", spec.norm, t.linear("k_proj", x, spec.d_head))
-        weights = t.linear("weights_proj", x, spec.n_heads)
-        cache = Cache(load.vectors * spec.d_head, index=True)
-        # All of it stands on every rank.
-        fields = {"cache": cache, "moves": moves, "live_bytes": live_bytes, "split": "none"}
-        scores = product(t, "scores", q, k, load.tokens * spec.n_heads, keys, each, twice_pairs * spec.d_head, **fields)
-        weighted = Matmul(1, keys, spec.n_heads, load.tokens, weighed=False)
-        scores.wide, scores.inside = True, "compiled"
-        found = product(t, "weighted_sum", weights, scores, load.tokens, keys, weighted, twice_pairs, split="none")
-        found.wide = True
-        chosen = t.made(load.tokens, keys, found)
-        t.op("choose", "elementwise", "route", (found,), (chosen,))
-        out.append(chosen)
-    t.hold(chosen)

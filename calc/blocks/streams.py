@@ -66,6 +66,10 @@ def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mi
 def collapse(t: Trace, streams: Tensor, n: Size, mixing: StreamMixing) -> Tensor:
     """Streams [tokens, n * d_model] -> [tokens, d_model], behind the last layer."""
     with t.part("collapse", streams, of="other") as out:
+        if mixing.mean:
+            each = streams.view(streams.rows * n, exact_div(streams.width, n))
+            out.append(t.pooled("mean", each, streams.rows, "mean"))
+            return out[0]
         weights = _weights(t, streams, n, mixing)
         own = t.weight("base", n), t.weight("scale", 1)
         out.append(read_streams(t, "sum", "other", streams, weights, n, own))

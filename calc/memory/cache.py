@@ -85,6 +85,8 @@ def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, 
     group, whole = _group(leaf, spec), leaf.calls
     node, width = group.mixer, number_format(dtype).bits // 8
     if isinstance(node, Mla):
+        if node.pool is not None:
+            raise Refused("engine", "tokens that are chosen one by one, as the engine's indexers do", "pools of tokens")
         if cache.index:
             size = cache.per_token + 4 * ceil_div(cache.per_token, INDEX_BLOCK)
         elif dtype == "fp8" and node.top_k is not None:

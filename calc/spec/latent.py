@@ -42,6 +42,9 @@ class Mla(Node):
     bias: on the projections to both latents and on the output's. norm: on both latents.
     top_k: each token attends to so many others at most, those that `indexer` chooses, or where a layer has none of its
     own, those that the last layer with one chose (GLM-5.2). None: to all.
+    pool: tokens are chosen in whole pools of so many, which follow one another from a sequence's first token, and each
+    token sees those of its own incomplete pool besides; of the keys of a pool, weighted by the tokens themselves and a
+    learned number for each place, the indexer makes one (GLM-5.3). None: one by one.
     scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
     temperature: as in Attention (Mistral 4). head_temperature: queries grow with their position p as each head has
     learned to: times scale * ln(1 + p) + bias (Mistral Large 4).
@@ -49,12 +52,12 @@ class Mla(Node):
     gate: a projection of its own makes a number for each value, whose sigmoid scales it. sinks, softmax: as in
     Attention (Hy4).
     position: `none`: nothing turns, and the widths called d_rope are the part of a key that heads share (Kimi Linear);
-    d_rope None beside it: they share none (Mistral Large 4).
+    d_rope None beside it: they share none (Mistral Large 4, GLM-5.3).
     kv: whose latents and shared keys are read. `own`; `earlier`: those of the last layer of this position that has its
     own, so that none are projected or cached (Mistral Large 4).
     """
 
-    symbols: ClassVar[dict[str, str]] = {"top_k": "index_top_k"}
+    symbols: ClassVar[dict[str, str]] = {"top_k": "index_top_k", "pool": "index_pool"}
     kind: Literal["mla"] = "mla"
     n_heads: Dim
     q_rank: Dim | None = None
@@ -65,6 +68,7 @@ class Mla(Node):
     bias: bool = False
     norm: Norm = Norm(eps=1e-6)
     top_k: Dim | None = None
+    pool: Dim | None = None
     indexer: Indexer | None = None
     position: Literal["rope", "none"] = "rope"
     rope: Rope = Rope(interleaved=True)
@@ -86,6 +90,8 @@ class Mla(Node):
     def _indexed(self) -> Self:
         if self.position == "rope" and (self.d_rope is None or self.d_rope % 2):
             raise Refused("d_rope", "an even width, since rotary positions turn pairs", self.d_rope)
+        if self.pool is not None and (self.top_k is None or self.top_k % self.pool):
+            raise Refused("pool", f"a divisor of top_k = {self.top_k}, the tokens that are chosen", self.pool)
         if self.indexer is None:
             return self
         if self.top_k is None or (self.q_rank is None and self.indexer.q_norm is None):

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from calc import checks
 from calc.sizes import Size, exact_div, floor_div, is_exactly, minimum
-from calc.spec.pairs import twice_seen, twice_seen_in_chunks
+from calc.spec.pairs import twice_seen, twice_seen_in_chunks, twice_since_pool
 from calc.spec.routing import USUAL, read_routing
 
 Scores = Literal["full", "causal-half", "causal-exact"]
@@ -99,6 +99,14 @@ class Load:
         if exact and window is not None:
             return twice_seen(cached + seq, window) - twice_seen(cached, window)
         return 2 * seq * cached + twice_seen(seq, window, exact)
+
+    def twice_pooled(self, pool: Size, top_k: Size) -> Size:
+        """Twice the pairs of one head and one sequence where a token sees whole pools, of `top_k` tokens together at
+        most, and those of its own incomplete pool, which only an exact count knows."""
+        if self.scores != "causal-exact":
+            return self.twice_pairs(None)
+        last = twice_since_pool(self.context + self.seq, pool) - twice_since_pool(self.context, pool)
+        return pool * self.twice_entries(pool, exact_div(top_k, pool)) + last
 
     def twice_entries(self, stride: Size, top_k: Size | None) -> Size:
         """Twice the pairs of one head's queries and entries, one entry for each whole `stride` of a sequence's tokens.

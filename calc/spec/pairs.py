@@ -27,6 +27,14 @@ def twice_seen_in_chunks(tokens: Size, chunk: Size, diagonal: int = 1) -> Size:
     return full * twice_seen(chunk, None, diagonal) + twice_seen(rest, None, diagonal)
 
 
+def twice_since_pool(tokens: Size, pool: Size) -> Size:
+    """Twice the pairs of a sequence's first `tokens` tokens, each of which sees those behind the last whole `pool`, its
+    own token included where that is one of them."""
+    whole = floor_div(tokens, pool)
+    rest = tokens - whole * pool
+    return whole * pool * (pool - 1) + rest * (rest + 1)
+
+
 def twice_seen_around(seq: Size, keys: Size, window: Size) -> Size:
     """Twice the pairs of the last `seq` of `keys` tokens that see those less than `window` away on both sides."""
     # To the left a token at position p has min(p, window - 1) of them: the sum that `twice_seen` has from 1 on.

@@ -14,6 +14,7 @@ class StreamMixing(Node):
     (Sinkhorn & Knopp 1967). eps: added to weights and sums. norm_eps: of the norm on all streams of a token together.
     independent: streams are not mixed, but each keeps what it is and takes its share; magnitude: the most that a share
     is, but for eps, which is added to it too (Hy4, iHC: transformers 5.23, HYV4HyperConnection).
+    mean: behind the last layer stands the streams' mean, not a sum by weights of their own (GLM-5.3).
     """
 
     rounds: int = Field(default=20, gt=0, le=2**10)
@@ -21,3 +22,4 @@ class StreamMixing(Node):
     norm_eps: float = Field(default=1e-6, ge=0)
     independent: bool = False
     magnitude: float = 2.0
+    mean: bool = False

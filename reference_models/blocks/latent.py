@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1), and DeepSeek-V3.2's indexer."""
+"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from calc.spec import Attention, Indexer, Mla
+from calc.spec import Attention, Mla
 from reference_models.blocks.attend import attend, split
 from reference_models.blocks.attention_inputs import HeadTemperature, temperature
+from reference_models.blocks.indexer import TokenIndexer
 from reference_models.blocks.linear import NormLayer, wide
-from reference_models.blocks.positions import BY_TOKEN, angles, rotate, rotation, turn
+from reference_models.blocks.positions import BY_TOKEN, angles, rotation, turn
 from reference_models.blocks.quantized import matrix_of
 from reference_models.cache import Growing, LayerCache, Static
 from reference_models.step import Step
@@ -27,6 +28,7 @@ FIELDS = (
     "bias",
     "norm",
     "top_k",
+    "pool",
     "indexer",
     "position",
     "rope",
@@ -113,7 +115,7 @@ class LatentAttention(nn.Module):
         half: tuple[Tensor, ...] = ()
         if spec.indexer is not None:
             half = rotation(spec.rope, spec.d_shared, step.positions) if spec.position == "rope" else ()
-            new["index"] = self.indexer.keys(x, *half)
+            new["index"] = self.indexer.cached(x, step, *half)
         cached, numbers = self._with_earlier(x, new, step, cache)
         mask = step.mask(seq, numbers, causal=True)
         if spec.indexer is not None:
@@ -183,51 +185,3 @@ def chosen(step: Step) -> Tensor:
     if not before:
         raise ValueError("indexer: expected one in this layer or in one before it, found none")
     return step.chosen[max(before)]
-
-
-class TokenIndexer(nn.Module):
-    """Which `top_k` tokens each new one attends to, by small heads of its own (DeepSeek-V3.2, arXiv:2512.02556).
-
-    A choice has no gradient: the indexer is trained by a loss of its own, which is not part of this model.
-    """
-
-    def __init__(self, spec: Indexer, attention: Mla, d_model: int) -> None:
-        super().__init__()
-        supported(spec, "n_heads", "d_head", "norm", "interleaved", "last", "q_norm", "head_temperature")
-        self.spec = spec
-        self.top_k = attention.top_k or 0
-        d_read = d_model if attention.q_rank is None or spec.q_norm is not None else attention.q_rank
-        if spec.q_norm is not None:
-            self.q_norm = NormLayer(spec.q_norm, (d_model,))
-        if spec.head_temperature:
-            self.temperature = HeadTemperature(spec.n_heads)
-        self.q_b_proj = nn.Linear(d_read, spec.n_heads * spec.d_head, bias=False)
-        self.k_proj = nn.Linear(d_model, spec.d_head, bias=False)
-        self.k_norm = NormLayer(spec.norm, (spec.d_head,))
-        self.weights_proj = nn.Linear(d_model, spec.n_heads, bias=False)
-
-    @torch.no_grad()
-    def keys(self, x: Tensor, *half: Tensor) -> Tensor:
-        """x [batch, seq, d_model] -> [batch, seq, d_head], the first or last values turned by their positions."""
-        return self._turned(self.k_norm(self.k_proj(x))[:, None], *half)[:, 0]
-
-    def _turned(self, x: Tensor, *half: Tensor) -> Tensor:
-        """x [batch, heads, seq, d_head]. half: cosines and sines, where anything turns."""
-        if not half:
-            return x
-        cos, sin = half
-        still = x.shape[-1] - 2 * cos.shape[-1] if self.spec.last else 0
-        return torch.cat([x[..., :still], rotate(x[..., still:], cos, sin, interleaved=self.spec.interleaved)], -1)
-
-    @torch.no_grad()
-    def forward(self, x: Tensor, q_latent: Tensor, keys: Tensor, mask: Tensor, step: Step, *half: Tensor) -> Tensor:
-        """q_latent [batch, seq, q_rank], keys [batch, tokens, d_head] -> [batch, 1, seq, tokens], True where chosen."""
-        read = q_latent if self.spec.q_norm is None else self.q_norm(x)
-        q = self._turned(split(self.q_b_proj(read), self.spec.n_heads), *half)
-        q = self.temperature(q, step) if self.spec.head_temperature else q
-        scores = (wide(q) @ wide(keys)[:, None].transpose(-2, -1) * self.spec.d_head**-0.5).relu()
-        weights = wide(self.weights_proj(x)) * self.spec.n_heads**-0.5
-        # [batch, seq, 1, n_heads] @ [batch, seq, n_heads, tokens]
-        scores = (weights[:, :, None] @ scores.transpose(1, 2)).transpose(1, 2).masked_fill(~mask, -torch.inf)
-        best = scores.topk(min(self.top_k, scores.shape[-1]), dim=-1).indices
-        return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True)

@@ -70,6 +70,8 @@ class Collapse(nn.Module):
     def __init__(self, n_streams: int, spec: StreamMixing, d_model: int) -> None:
         super().__init__()
         self.spec = spec
+        if spec.mean:
+            return
         self.norm = _norm(spec, n_streams * d_model)
         self.weights = nn.Linear(n_streams * d_model, n_streams, bias=False)
         self.base = nn.Parameter(torch.zeros(n_streams))
@@ -77,6 +79,8 @@ class Collapse(nn.Module):
 
     def forward(self, streams: Tensor) -> Tensor:
         """streams [batch, seq, n, d_model] -> [batch, seq, d_model]."""
+        if self.spec.mean:
+            return streams.mean(2)
         weights = weights_of(self, streams)
         read = (weights * self.scale + self.base).sigmoid() + self.spec.eps
         return (read[..., None] * streams).sum(2).to(streams.dtype)

@@ -191,6 +191,30 @@ STEP = {
     | {"layer_types": [FULL, SLIDING, SLIDING, SLIDING], "sliding_window": 6, "num_sliding_attention_heads": 6},
     "vision_config": {"width": 32, "layers": 2, "heads": 4, "mlp_ratio": 1.3, "image_size": 40, "patch_size": 4},
 }
+GLM5_TEXT = {
+    **{key: value for key, value in TEXT.items() if key != "head_dim"},
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 8,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 10,
+    "qk_nope_head_dim": 6,
+    "v_head_dim": 5,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 14,
+    "index_n_heads": 3,
+    "index_head_dim": 6,
+    "index_topk": 4,
+    "index_kpool": 2,
+    "linear_head_dim": 5,
+    "linear_num_heads": 2,
+    "hc_mult": 3,
+}
+INDEXED, LINEAR = "indexed_attention", "linear_attention"
+GLM5_VISION = GLM4V_VISION | {"projection_intermediate_size": 36}
+GLM5 = {"text_config": GLM5_TEXT, "vision_config": GLM5_VISION}
+ALONE: dict[str, tuple[dict[str, Any], ...]] = {"glm5_next_text": (GLM5_TEXT,)}
+"""Language models of families that see, whose own classes have no head."""
 
 SEEING: dict[str, tuple[dict[str, Any], ...]] = {
     "gemma3": (
@@ -317,6 +341,32 @@ SEEING: dict[str, tuple[dict[str, Any], ...]] = {
         inside("text_config", GLM4V, model_type="glm4v_text"),
         inside("text_config", GLM4V_MOE, model_type="glm4v_moe_text")
         | {"vision_config": GLM4V_VISION | {"model_type": "glm4v_moe_vision"}},
+    ),
+    "glm5_next": (
+        GLM5,
+        inside(
+            "text_config",
+            GLM5,
+            layer_types=[INDEXED, LINEAR, "full_attention", INDEXED, LINEAR],
+            indexer_types=["full", "full", "full", "shared", "shared"],
+            mlp_layer_types=["sparse", "dense", "sparse", "dense", "sparse"],
+            index_kpool=1,
+            index_kpool_always_select_tail=False,
+            attention_bias=True,
+        )
+        | {"tie_word_embeddings": True},
+        inside("vision_config", GLM5, attention_bias=False, in_channels=1, temporal_patch_size=1)
+        | {
+            "text_config": GLM5_TEXT
+            | {"linear_attn_config": {"num_heads": 3, "head_dim": 4, "short_conv_kernel_size": 3}}
+            | {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "index_kpool": 4, "index_topk": 8, "hc_mult": 2}
+            | {
+                "index_topk_freq": 2,
+                "index_skip_topk_offset": 1,
+                "layer_types": [INDEXED, INDEXED, LINEAR, LINEAR, INDEXED, INDEXED],
+            }
+            | {"num_hidden_layers": 6, "norm_topk_prob": False, "linear_lower_bound": None}
+        },
     ),
     "qwen2_vl": (
         inside("text_config", QWEN2_VL, rope_scaling=MROPE),

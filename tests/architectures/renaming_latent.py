@@ -22,10 +22,13 @@ LATENT = {
     "mistral_large4_text",
     "axk1",
     "hy_v4",
+    "glm5_next",
+    "glm5_next_text",
 }
 LARGE4 = {"mistral_large4", "mistral_large4_text"}
 V4 = {"deepseek_v4"}
-STREAMS = V4 | {"hy_v4"}
+GLM5 = {"glm5_next", "glm5_next_text"}
+STREAMS = V4 | GLM5 | {"hy_v4"}
 GEMMA3N = {"gemma3n_text"}
 STEP = {"step3p5", "step3p7"}
 MINIMAX = {"minimax"}
@@ -52,6 +55,8 @@ IN_LAYER: tuple[Rule, ...] = (
     (LATENT, r"self_attn\.indexer\.(k_norm|weights_proj)\.(\w+)", (r"attention.indexer.\1.\2",)),
     (LARGE4, r"self_attn\.(indexer\.)?softmax_scaling\.(scale|bias)", (r"attention.\1temperature.\2",)),
     (LARGE4, r"self_attn\.indexer\.q_input_norm\.(\w+)", (r"attention.indexer.q_norm.\1",)),
+    (GLM5, r"self_attn\.indexer\.index_kpool_compress_ape", ("attention.indexer.pool_bias",)),
+    (GLM5, r"self_attn\.indexer\.index_kpool_compress_gate", ("attention.indexer.pool_gate.weight",)),
     (
         V4,
         r"self_attn\.(q_a_proj|q_a_norm|q_b_proj|kv_proj|kv_norm|o_a_proj|o_b_proj)\.weight",

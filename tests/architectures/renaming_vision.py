@@ -105,6 +105,9 @@ _GLM4V: Rules = _one(
     (r"merger\.post_projection_norm\.(\w+)", r"projector.after.\1"),
     (r"merger\.(gate|up|down)_proj\.weight", r"projector.mlp.\1_proj.weight"),
 )
+_GLM5: Rules = _GLM4V + _one(
+    (r"post_layernorm\.weight", "final_norm.weight"), (r"attn\.([qk])_norm\.weight", r"attention.\1_norm.weight")
+)
 _OF_ONE: dict[str, Rules] = {
     "cohere2_vision": _one((r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2")),
     "aya_vision": _one(
@@ -118,6 +121,7 @@ _OF_ONE: dict[str, Rules] = {
         (r"multi_modal_projector\.(linear_[12])\.(\w+)", r"projector.\1.\2"),
     ),
     **dict.fromkeys(("glm4v", "glm4v_moe", "glm46v"), _GLM4V),
+    "glm5_next": _GLM5,
     "internvl": _INTERNVL,
     "step3p7": _INTERNVL
     + _one(
@@ -134,7 +138,7 @@ MERGED_BY_MISTRAL = {"mistral3", "mistral_large4"}
 TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "mistral_large4", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "step3p7", "llava", "cohere2_vision"),
-    *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v", "qwen3_5_moe"),
+    *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v", "glm5_next", "qwen3_5_moe"),
     *("aya_vision", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "t5gemma2"),
 }
 TOWER = re.compile(

@@ -225,6 +225,17 @@ def test_pairs_of_tokens_and_entries(scores: Any) -> None:
         assert load.twice_entries(stride, top_k) == expected[scores]
 
 
+@pytest.mark.parametrize("scores", ["full", "causal-half", "causal-exact"])
+@pytest.mark.parametrize(
+    ("context", "seq", "pool", "top_k"), [(0, 23, 4, 8), (9, 14, 4, 4), (0, 3, 4, 8), (30, 9, 1, 5)]
+)
+def test_pairs_of_tokens_chosen_in_pools(scores: Any, context: int, seq: int, pool: int, top_k: int) -> None:
+    """Whole pools that a token sees, as many as are chosen, and what it sees behind the last of them."""
+    load = Load(seq=seq, context=context, scores=scores)
+    seen = [min(i // pool * pool, top_k) + i % pool for i in range(context + 1, context + seq + 1)]
+    assert load.twice_pooled(pool, top_k) == (2 * sum(seen) if scores == "causal-exact" else load.twice_pairs(None))
+
+
 def test_bytes_between_two_entries() -> None:
     """What waits for its entry grows and shrinks; a token's share of an entry does not."""
     spec = from_config({"model_type": "deepseek_v4", **V4})

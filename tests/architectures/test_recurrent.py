@@ -40,6 +40,7 @@ from tests.architectures.cases_recurrent import (  # noqa: E402
     ROUTED,
     ZAMBA,
 )
+from tests.architectures.cases_vision import SEEING  # noqa: E402
 from tests.architectures.renaming import compare, named_parameters  # noqa: E402
 
 BATCH, SHORT, LONG = 2, 11, 145
@@ -133,7 +134,7 @@ def test_rwkv_whose_state_is_a_list(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@each_case
+@pytest.mark.parametrize(("model_type", "config"), [*CASES, *(("glm5_next", each) for each in SEEING["glm5_next"])])
 def test_going_back(model_type: str, config: dict[str, Any]) -> None:
     model, spec = build(model_type, config), from_config({"model_type": model_type, **config})
     both = count(lambda: model(ids(LONG), use_cache=False).logits.sum().backward())

@@ -30,7 +30,7 @@ from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_recent import RECENT  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
-from tests.architectures.cases_vision import SEEING  # noqa: E402
+from tests.architectures.cases_vision import ALONE, SEEING  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 
 BATCH, SEQ = 2, 11
@@ -86,7 +86,7 @@ ELSEWHERE = KIMI | OMNI | {"gemma3n", "gpt-sw3", "mimo", "mistral_large4_text", 
 
 
 def test_every_family_has_a_case() -> None:
-    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, HEARING, MEDIA)
+    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, ALONE, HEARING, MEDIA)
     assert tested == set(FAMILIES)
 
 

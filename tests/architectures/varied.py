@@ -18,7 +18,7 @@ from tests.architectures.cases_media import MEDIA
 from tests.architectures.cases_recent import RECENT
 from tests.architectures.cases_recurrent import RECURRENT
 from tests.architectures.cases_text import TEXT
-from tests.architectures.cases_vision import SEEING
+from tests.architectures.cases_vision import ALONE, SEEING
 
 
 def _of_class(config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
     **{family: [base, *(base | more for more in VARIANTS.get(family, ()))] for family, base in BASES.items()},
     **{
         family: list(cases)
-        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING, HEARING)
+        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING, ALONE, HEARING)
         for family, cases in each.items()
     },
     **{

@@ -43,6 +43,7 @@ NARROW: dict[str, Any] = {
     "out_rank": 3,
     "rope": Rope(fraction=0.5, interleaved=True),
 }
+CHOOSING = Indexer(n_heads=3, d_head=6)
 INDEXER = EntryIndexer(n_heads=2, d_head=6, top_k=2)
 GROWING = Indexer(n_heads=3, d_head=6, q_norm=Norm(), head_temperature=True)
 LOW: dict[str, Any] = {"n_heads": 8, "d_head": 5, "decay_rank": 4, "rate_rank": 3, "gate_rank": 2, "chunk": 5}
@@ -87,6 +88,18 @@ BLOCKS = (
     Mla(n_heads=16, q_rank=6, kv_rank=5, d_nope=4, d_rope=2, d_value=3),
     Mla(n_heads=16, kv_rank=5, d_nope=4, d_rope=2, d_value=3, head_temperature=True, top_k=4, indexer=GROWING),
     Mla(n_heads=16, kv_rank=5, d_nope=4, d_rope=None, d_value=3, head_temperature=True, position="none"),
+    Mla(
+        n_heads=16,
+        q_rank=6,
+        kv_rank=5,
+        d_nope=4,
+        d_rope=None,
+        d_value=3,
+        position="none",
+        indexer=CHOOSING,
+        pool=2,
+        top_k=4,
+    ),
 )
 
 

@@ -131,6 +131,14 @@ def test_latents_of_an_engine() -> None:
     assert cache_columns(sparse, asked(1000, cache_dtype="fp8"))["vllm"] == 1024 * 61 * (656 + 132)
 
 
+def test_engines_know_no_pools_of_tokens() -> None:
+    spec = measured("DeepSeek-V3.2")
+    mixers: list[Any] = [each.mixer.model_copy(update={"pool": 16}) for each in spec.layers]
+    pooled = tuple(each.model_copy(update={"mixer": mixer}) for each, mixer in zip(spec.layers, mixers, strict=True))
+    with pytest.raises(calc.Refused, match="engine: expected tokens that are chosen one by one"):
+        cache_columns(spec.model_copy(update={"layers": pooled}), asked(64, engine="vllm"))
+
+
 def test_tensor_parallel_ranks_share_few_heads() -> None:
     spec, latent = calc.load_model("llama-3-8b"), measured("DeepSeek-V3")
     for name, whole in cache_columns(spec, asked()).items():

@@ -34,6 +34,8 @@ YARN = {
 }  # fmt: skip
 # With few heads all products of a pair may be negative: scores of 0 are alike, and which of them is chosen is chance.
 MANY_HEADS = INDEXED | {"index_n_heads": 24}
+FAR = {"index_n_heads": 24, "rms_norm_eps": 0.03, "hc_eps": 0.02, "swiglu_limit": 0.5, "linear_lower_bound": -1.3}
+FAR |= {"routed_scaling_factor": 1.7, "hc_sinkhorn_iters": 3}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("deepseek_v3", V3),
     ("deepseek_v3", LATENT_CASES["deepseek_v3"][1]),
@@ -50,10 +52,16 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         for config in SEEING["mistral_large4"]
     ),
     ("hy_v4", HY4 | {"index_n_heads": 24}),
+    *(("glm5_next", config | {"text_config": config["text_config"] | FAR}) for config in SEEING["glm5_next"]),
     *(("deepseek_v4", config | {"index_n_heads": 24}) for config in LATENT_CASES["deepseek_v4"]),
     ("deepseek_v4", V4 | {"rope_parameters": YARN, "routed_scaling_factor": 2.5, "index_n_heads": 24}),
 ]
 each_case = pytest.mark.parametrize(("model_type", "config"), CASES)
+
+
+def text_of(model_type: str, config: dict[str, Any]) -> ModelSpec:
+    """The language model that a config describes, without a tower beside it."""
+    return from_config({"model_type": model_type, **config}).model_copy(update={"vision": None})
 
 
 def pair(model_type: str, config: dict[str, Any]) -> tuple[Any, Model]:
@@ -61,13 +69,17 @@ def pair(model_type: str, config: dict[str, Any]) -> tuple[Any, Model]:
     torch.manual_seed(0)
     tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
     # A copy: what a config class folds into its nested objects would stay in them.
-    parsed = transformers.AutoConfig.for_model(model_type, **deepcopy(tokens | config))
+    nested = {"text_config": tokens | config["text_config"]} if "text_config" in config else tokens
+    parsed = transformers.AutoConfig.for_model(model_type, **deepcopy(config | nested))
     auto = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
     # Grouped products want widths that these are not.
     plain = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
     theirs = auto.from_config(parsed, **plain).eval()
+    for name in ("visual", "vision_tower", "multi_modal_projector"):
+        if hasattr(theirs.model, name):
+            setattr(theirs.model, name, None)
     vary(theirs)
-    ours = build(from_config({"model_type": model_type, **config}))
+    ours = build(text_of(model_type, config))
     copy_weights(theirs, ours, model_type)
     return theirs, ours
 
@@ -75,7 +87,7 @@ def pair(model_type: str, config: dict[str, Any]) -> tuple[Any, Model]:
 @pytest.mark.slow
 @each_case
 def test_counts(model_type: str, config: dict[str, Any]) -> None:
-    check(from_config({"model_type": model_type, **config}), "full")
+    check(text_of(model_type, config), "full")
 
 
 @each_case
@@ -101,11 +113,26 @@ def test_values_of_mistral_large_4() -> None:
         torch.testing.assert_close(ours(tokens).logits, theirs(tokens).logits, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("config", SEEING["glm5_next"])
+@torch.no_grad()
+def test_pools_begin_behind_padding(config: dict[str, Any]) -> None:
+    """Tokens behind padding choose as they do alone, and as transformers' do, at once and out of a cache."""
+    theirs, ours = pair("glm5_next", config | {"text_config": config["text_config"] | FAR})
+    tokens, keep = torch.randint(97, (2, 2 * SEQ)), torch.ones(2, 2 * SEQ, dtype=torch.bool)
+    keep[1, :5] = False
+    found, cache = ours(tokens, keep=keep).logits, ours.new_cache()
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    torch.testing.assert_close(found[keep], theirs(tokens, attention_mask=keep.long()).logits[keep], **close)
+    torch.testing.assert_close(found[1:, 5:], ours(tokens[1:, 5:]).logits, **close)
+    ours(tokens[:, :-1], keep=keep[:, :-1], cache=cache)
+    torch.testing.assert_close(ours(tokens[:, -1:], keep=keep[:, -1:], cache=cache).logits, found[:, -1:], **close)
+
+
 @each_case
 @torch.no_grad()
 def test_decoding_in_both_readings(model_type: str, config: dict[str, Any]) -> None:
     """Token by token with a cache, expanded and absorbed, as in one parallel pass."""
-    model = build(from_config({"model_type": model_type, **config}), dtype=torch.float64)
+    model = build(text_of(model_type, config), dtype=torch.float64)
     tokens = torch.randint(97, (2, SEQ))
     expected = model(tokens).logits
     for absorbed in (False, True):
@@ -122,7 +149,7 @@ def test_decoding_in_both_readings(model_type: str, config: dict[str, Any]) -> N
 @each_case
 @torch.no_grad()
 def test_flops_of_absorbed_decoding(model_type: str, config: dict[str, Any]) -> None:
-    spec = from_config({"model_type": model_type, **config})
+    spec = text_of(model_type, config)
     model = build(spec, dtype=torch.bfloat16)
     cache = model.new_cache()
     tokens = torch.zeros(2, SEQ, dtype=torch.long)

@@ -21,6 +21,7 @@ OTHERWISE = {
     "kimi_k2": "transformers knows it as deepseek_v3",
     "gpt-sw3": "transformers knows it as gpt2",
     "mistral_large4_text": "transformers has no class of it that writes; test_latent has it beside a tower",
+    "glm5_next_text": "transformers has no class of it that writes; test_latent has glm5_next's",
 }
 """Families whose logits are not compared with transformers' here, and why not."""
 CASES: dict[str, dict[str, Any]] = BASES | {
