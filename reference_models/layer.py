@@ -26,7 +26,7 @@ from reference_models.support import module_of, supported
 
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
-    *("residual", "block_scale", "kept_scale", "gates", "shared_block", "laurel", "merge"),
+    *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge"),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
 )
 """Fields of the spec that are computed here."""
@@ -195,9 +195,9 @@ class Layer(nn.Module):
             self.add_module(norm, NormLayer(self.group.norm, (d_model,)))
         self.add_module(name, block)
         if self.group.block_scale:
-            self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model))
+            self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model, shifted=self.group.shifted))
         if self.group.kept_scale:
-            self.add_module(norm.replace("_norm", "_kept"), BlockScale(d_model))
+            self.add_module(norm.replace("_norm", "_kept"), BlockScale(d_model, shifted=self.group.shifted))
         if self.group.gates:
             self.add_module(norm.replace("_norm", "_gate"), Gate())
         self.blocks.append(name)
@@ -220,11 +220,15 @@ def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cro
         return recomputed(lambda x: layer(x, step.fresh()), x)
     own: list[Step] = []
     before = step.fresh()
+    # What a router reads of the layer before is an input of the layer, as in transformers.
+    carried = (step.lent or {}).get("router", ())
 
-    def run(x: Tensor) -> Tensor:
+    def run(x: Tensor, *carried: Tensor) -> Tensor:
         own.append(before.fresh())
+        if carried and own[-1].lent is not None:
+            own[-1].lent["router"] = carried
         return layer(x, own[-1])
 
-    x = recomputed(run, x, early_stop=step.checkpointing == "full-early-stop")
+    x = recomputed(run, x, *carried, early_stop=step.checkpointing == "full-early-stop")
     step.take(own[0])
     return x

@@ -68,7 +68,7 @@ class StackOfLayers(nn.Module):
         self._add_merges(spec)
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
-        self.lends = any(_borrows(mixer) for layer in self.layers for mixer in layer.group.mixers)
+        self.lends = any(_borrows(node) for layer in self.layers for node in (*layer.group.mixers, layer.group.channel))
         for module in self.layers.modules():
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
                 module.add_table(vocab_size)
@@ -218,9 +218,10 @@ class StackOfLayers(nn.Module):
         return results
 
 
-def _borrows(mixer: Node) -> bool:
-    """Whether it takes keys and values, or values alone, of a layer before it."""
-    return getattr(mixer, "kv", "own") == "earlier" or getattr(mixer, "value_rank", None) is not None
+def _borrows(node: Node | None) -> bool:
+    """Whether it takes keys and values, values alone, or what a router made, of a layer before it."""
+    some = getattr(node, "value_rank", None), getattr(node, "deep_router", None)
+    return getattr(node, "kv", "own") == "earlier" or any(each is not None for each in some)
 
 
 def _layers(spec: Stack, d_source: int) -> list[Layer]:

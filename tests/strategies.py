@@ -14,6 +14,8 @@ from calc.spec import (
     BlockAttention,
     CompressedAttention,
     Compressor,
+    Convolved,
+    DeepRouter,
     DeltaNet,
     Embedding,
     EntryIndexer,
@@ -53,7 +55,7 @@ def norms(draw: st.DrawFn) -> Norm:
 @st.composite
 def attentions(draw: st.DrawFn, n_heads: int) -> Attention:
     if draw(st.booleans()) and draw(st.booleans()):
-        return draw(routed_heads(n_heads) | masked_by_values(n_heads))
+        return draw(routed_heads(n_heads) | masked_by_values(n_heads) | convolved(n_heads))
     position = draw(st.sampled_from(["rope", "alibi", "none"]))
     shaw = st.builds(Shaw, max_distance=small, ahead=st.none() | small, values=st.booleans())
     return Attention(
@@ -97,6 +99,20 @@ def masked_by_values(draw: st.DrawFn, n_heads: int) -> Attention:
         qkv_bias=draw(st.booleans()),
         window=draw(st.none() | st.integers(1, 300)),
         dynamic_mask=draw(st.integers(1, 40)),
+    )
+
+
+@st.composite
+def convolved(draw: st.DrawFn, n_heads: int) -> Attention:
+    """Attention whose queries and keys pass convolutions, and half of whose values are the token's before."""
+    return Attention(
+        n_heads=n_heads,
+        n_kv_heads=draw(st.sampled_from([n for n in range(1, n_heads + 1) if n_heads % n == 0])),
+        d_head=draw(small.map(lambda half: 2 * half)),
+        qkv_bias=draw(st.booleans()),
+        out_bias=draw(st.booleans()),
+        window=draw(st.none() | st.integers(1, 300)),
+        convolved=Convolved(d_conv=draw(st.integers(1, 4)), d_head_conv=draw(st.integers(2, 4))),
     )
 
 
@@ -181,6 +197,10 @@ def channels(draw: st.DrawFn) -> Mlp | Moe:
         )
     n_experts = draw(st.integers(1, 16))
     d_shared, gated = draw(st.none() | small), draw(st.booleans())
+    if draw(st.booleans()) and draw(st.booleans()):
+        router = DeepRouter(d_router=draw(small), norm=draw(norms()))
+        one = {"n_experts": n_experts, "top_k": 1, "d_expert": draw(small), "renormalize": False}
+        return Moe(**one, d_shared=d_shared, skips=draw(st.booleans()), deep_router=draw(st.none() | st.just(router)))
     return Moe(
         n_experts=n_experts,
         top_k=draw(st.integers(1, n_experts)),
@@ -211,16 +231,20 @@ def specs(draw: st.DrawFn, mixers: Callable[[int], st.SearchStrategy[Any]] = att
             channel=draw(channels()),
             norm=draw(norms()),
             placement=placement,
-            kept_scale=placement == "pre" and draw(st.booleans()),
+            kept_scale=placement == "pre" and (shifted or draw(st.booleans())),
+            block_scale=shifted,
+            shifted=shifted,
         )
         for name, n in zip("abc", heads, strict=False)
         for placement in (draw(st.sampled_from(placements)),)
+        for shifted in (placement == "pre" and draw(st.booleans()),)
     )
     embedding = Embedding(
         d_embed=draw(st.none() | small),
         n_positions=draw(st.none() | small),
         norm=draw(st.none() | norms()),
         norm_of=draw(st.sampled_from(["sum", "tokens"])),
+        weighed=draw(st.booleans()),
     )
     tied = draw(st.booleans())
     return ModelSpec(

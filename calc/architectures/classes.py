@@ -61,6 +61,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "llama": _named("Llama", *ALL),
     "diffllama": _named("DiffLlama", *ALL),
     "doge": _named("Doge", "sequence"),
+    "zaya": _named("Zaya"),
     "mistral": _named("Mistral", *ALL),
     "mixtral": _named("Mixtral", *ALL),
     "jetmoe": _named("JetMoe", "sequence"),

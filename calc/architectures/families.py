@@ -14,6 +14,7 @@ FAMILIES: dict[str, str] = {
     "llama": "llama",
     "diffllama": "diffllama",
     "doge": "doge",
+    "zaya": "zaya",
     "mistral": "mistral",
     "mixtral": "mixtral",
     "jetmoe": "jetmoe",

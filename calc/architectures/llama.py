@@ -106,6 +106,7 @@ def decoder(
     norm: Norm | None = None,
     embed_scale: float = 1.0,
     embed_norm: Norm | None = None,
+    embed_weighed: bool = False,
     logit_scale: float = 1.0,
     logit_softcap: float | None = None,
 ) -> ModelSpec:
@@ -117,7 +118,7 @@ def decoder(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size", absent=vocab_absent),
         max_seq_len=cfg.size("max_position_embeddings", absent=max_seq_len),
-        embedding=Embedding(scale=embed_scale, norm=embed_norm),
+        embedding=Embedding(scale=embed_scale, norm=embed_norm, weighed=embed_weighed),
         **layers,
         final_norm=norm or rms_norm(cfg),
         head=Head(

@@ -5,17 +5,11 @@ Source: Baykal et al. 2023 (arXiv:2301.13310); transformers 5.23, models/gemma3n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-
+from calc.blocks.again import again
 from calc.sizes import Size, exact_div
 from calc.spec import AltUp, Norm
-from calc.trace.echo import echo
 from calc.trace.functions import Matmul
-from calc.trace.op import Keeps, Op
-from calc.trace.part import Part
 from calc.trace.primitives.grouped_linear import grouped_linear
-from calc.trace.primitives.linear import saved_by_product
 from calc.trace.primitives.magnitude import matched
 from calc.trace.primitives.product import product
 from calc.trace.primitives.stream_mixing import saved_by_mix, write_streams
@@ -69,7 +63,7 @@ def correct(t: Trace, spec: AltUp, predicted: Tensor, y: Tensor, norm: Norm) -> 
     """
     n, before = spec.n, predicted.columns(exact_div(predicted.width, spec.n))
     with t.part("altup_correction", predicted, y, of="other") as out:
-        modes = _again(t, lambda: _modes(t, y, n, norm))
+        modes = again(t, lambda: _modes(t, y, n, norm))
         shares = t.scaled("plus_one", t.linear("correct", modes, n, inside=False))
         gained = t.add("gained", y, before)
         out.append(write_streams(t, predicted, gained, shares))
@@ -87,25 +81,3 @@ def _modes(t: Trace, x: Tensor, n: Size, norm: Norm) -> Tensor:
 
     t.op("tanh", "elementwise", "tanh", (made,), (y,), keeps=keeps, operands=(made, x))
     return y
-
-
-def _again(t: Trace, run: Callable[[], Tensor]) -> Tensor:
-    """What `run` records, as a second use of weights that stand elsewhere, and have been cast there."""
-    body, y = t.captured(run)
-    t.body += [replace(after, keeps=_kept_again(before)) for before, after in _echoed(body)]
-    return y
-
-
-def _echoed(body: tuple[Part | Op, ...]) -> Iterator[tuple[Op, Op]]:
-    """Each op as it was recorded, and without its weights."""
-    for before, after in zip(body, echo(Part("again", body)).body, strict=True):
-        assert isinstance(before, Op)
-        assert isinstance(after, Op)
-        yield before, after
-
-
-def _kept_again(op: Op) -> Keeps | None:
-    """What is kept of an op whose weight an earlier one has cast."""
-    if op.kind != "linear" or op.keeps is None:
-        return op.keeps
-    return lambda tape, read: saved_by_product(tape, read, op.outputs[0], op.weights[0], cast=False)

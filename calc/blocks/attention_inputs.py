@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.blocks.attention_experts import routed_queries
+from calc.blocks.convolved_inputs import convolved_inputs
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
@@ -41,7 +42,11 @@ def head_sizes(spec: Attention, d_model: Size) -> tuple[Size, Size, Size, Size]:
 def _own(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surroundings) -> Projected:
     """Projected, normed, cut, turned."""
     heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
-    q, k, v, gate, visits = _from_input(t, spec, x, load, around)
+    if spec.convolved is not None:
+        q, k, v = convolved_inputs(t, spec.convolved, (heads, kv_heads, d_head), x, load, bias=spec.qkv_bias)
+        gate = visits = None
+    else:
+        q, k, v, gate, visits = _from_input(t, spec, x, load, around)
     before, after = (spec.qk_norm is not None and spec.qk_norm.turned is turned for turned in (False, True))
     if before:
         q, k = normed(t, spec.qk_norm, "q", q, heads), normed(t, spec.qk_norm, "k", k, kv_heads)

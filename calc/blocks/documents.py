@@ -33,7 +33,7 @@ def _apart(mixer: Node) -> bool:
     if not isinstance(mixer, Attention):
         return False
     laid_out = (mixer.buckets, mixer.disentangled, mixer.shaw, mixer.dynamic_mask, mixer.temperature)
-    beside = (mixer.span, mixer.squares, mixer.merged, *laid_out)
+    beside = (mixer.span, mixer.squares, mixer.merged, mixer.convolved, *laid_out)
     return mixer.position in ("rope", "none") and not any(beside)
 
 

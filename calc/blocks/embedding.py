@@ -28,6 +28,8 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     x = t.gather("token", (table,), load.tokens, width)
     if spec.scale != 1.0:
         x = t.scaled("scale", x)
+    if spec.weighed:
+        x = t.weighed("weighed", x, of="embedding", shifted=True)
     if spec.own_token is not None:
         own = t.weight(OWN_VECTOR if spec.shared else OWN_VECTOR.rpartition("embedding.")[2], x.width, of="embedding")
         x = t.taken("own", x, t.parameters("own", (own,), 1, x.width, of="embedding"))

@@ -120,7 +120,7 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         read = t.norm(f"{block.norm}_norm", group.norm, read) if before else read
         y = run_block(t, group, block, read)
         if group.block_scale:
-            y = t.weighed(f"{block.norm}_scale", y, of="other")
+            y = t.weighed(f"{block.norm}_scale", y, of="other", shifted=group.shifted)
         if group.gates:
             y = t.opened(f"{block.norm}_gate", y, of="other")
         behind = group.after == "all" or block.region == "channel"
@@ -177,7 +177,7 @@ def _joined(t: Trace, group: LayerGroup, block: Block, x: Tensor, read: Tensor, 
         residual, added = (how.mixer_kept, how.mixer_added) if mixes else (how.channel_kept, how.channel_added)
         x = read if how.normed else x
     if group.kept_scale:
-        x = t.weighed(f"{block.norm}_kept", x, of="other")
+        x = t.weighed(f"{block.norm}_kept", x, of="other", shifted=group.shifted)
     if residual != 1.0:
         x = t.scaled(f"{block.norm}_kept", x, of="other")
     if added != 1.0:

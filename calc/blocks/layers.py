@@ -16,6 +16,7 @@ from calc.spec import (
     LayerGroup,
     Lora,
     Mla,
+    Moe,
     Prefix,
     Rwkv7,
     Stack,
@@ -30,7 +31,8 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 Live = tuple[bool, ...]
-"""Which of what a layer reads needs a gradient: the stream, and keys and values, or values alone, that it borrows."""
+"""Which of what a layer reads needs a gradient: the stream, what a router carries on, and keys and values, or values
+alone, that it borrows."""
 
 
 def layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
@@ -44,8 +46,9 @@ def layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -
     if x.grad:
         for group in spec.layers:
             x, load = _ahead(t, spec, group, x, load, around)
-            t.body.append(_part(spec, group, x, *(made := _recorded(t, group, x, load, around))))
-            x = made[1]
+            read = (x, *_carried(group, around))
+            body, x = _recorded(t, group, x, load, around)
+            t.body.append(_part(spec, group, read, body, (x, *_left(group, around))))
     else:
         x, load = _unrolled(t, spec, x, load, around)
     t.adapter, t.clamps = before, False
@@ -110,7 +113,25 @@ def _recorded(
     return t.captured(lambda: layer(t, group, x, load, around))
 
 
-def _part(spec: Stack, group: LayerGroup, x: Tensor, body: tuple[Part | Op, ...], y: Tensor) -> Part:
+def _carried(group: LayerGroup, around: Surroundings) -> tuple[Tensor, ...]:
+    """What a layer's router reads of the one before it."""
+    router = group.channel.deep_router if isinstance(group.channel, Moe) else None
+    return () if router is None or not router.carries or around.router is None else (around.router,)
+
+
+def _left(group: LayerGroup, around: Surroundings) -> tuple[Tensor, ...]:
+    """What a layer's router, which has just been recorded, leaves for the next one."""
+    deep = isinstance(group.channel, Moe) and group.channel.deep_router is not None
+    return (around.router,) if deep and around.router is not None else ()
+
+
+def _part(
+    spec: Stack,
+    group: LayerGroup,
+    inputs: tuple[Tensor, ...],
+    body: tuple[Part | Op, ...],
+    outputs: tuple[Tensor, ...],
+) -> Part:
     """One kind of layers."""
     return Part(
         f"layers.{{{group.name}}}" if len(spec.layers) > 1 else "layers.{}",
@@ -120,18 +141,20 @@ def _part(spec: Stack, group: LayerGroup, x: Tensor, body: tuple[Part | Op, ...]
         layer=True,
         indices=_indices(spec, group),
         group=group.name,
-        inputs=(x,),
-        outputs=(y,),
+        inputs=inputs,
+        outputs=outputs,
     )
 
 
 @dataclass(slots=True)
 class _Way:
-    """One kind of layers as it is passed with some of what it reads needing a gradient. times: how many of them are."""
+    """One kind of layers as it is passed with some of what it reads needing a gradient. times: how many of them are.
+    router: what its router leaves for the next layer's."""
 
     part: Part
     result: Tensor
     lent: list[tuple[Lender, Tensor, Tensor]]
+    router: Tensor | None
     times: int = 0
 
 
@@ -147,12 +170,14 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
             ahead[name], x, load = _captured_ahead(t, spec, group, x, load, around)
         live = name, (x.grad, *_borrowed_live(group, around))
         if live not in ways:
-            lent = len(around.lent)
+            lent, read = len(around.lent), (x, *_carried(group, around))
             body, y = _recorded(t, group, x, load, around)
-            ways[live] = _Way(_part(spec, group, x, body, y), y, around.lent[lent:])
+            part = _part(spec, group, read, body, (y, *_left(group, around)))
+            ways[live] = _Way(part, y, around.lent[lent:], around.router)
         way = ways[live]
         way.times += 1
         around.lent += way.lent
+        around.router = way.router
         x = way.result
     left = {group.name: group.count for group in spec.layers}
     for i, ((name, _), way) in enumerate(ways.items(), start=1):
@@ -167,13 +192,13 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
 
 
 def _borrowed_live(group: LayerGroup, around: Surroundings) -> tuple[bool, ...]:
-    mixer = group.mixer
+    mixer, carried = group.mixer, tuple(each.grad for each in _carried(group, around))
     if isinstance(mixer, Rwkv7) and around.values is not None:
         return (around.values.grad,)
     if not isinstance(mixer, Attention | Mla) or mixer.kv != "earlier":
-        return ()
+        return carried
     lender = mixer.position if isinstance(mixer, Mla) else mixer.window
-    return tuple(each.grad for each in around.borrowed(lender))
+    return (*carried, *(each.grad for each in around.borrowed(lender)))
 
 
 def _apart(way: _Way, number: int) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from calc.blocks.deep_router import deep_router
 from calc.blocks.mlp import mlp
 from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, ceil_div, maximum, quotient
@@ -25,7 +26,7 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Ten
     """
     if spec.d_shared is not None and spec.dense_norm is not None:
         return _dense_and_routed(t, spec, spec.dense_norm, x, x if around.stream is None else around.stream, load)
-    y = _routed(t, spec, x, x, load)
+    y = _routed(t, spec, x, x, load, around)
     if spec.d_shared is None:
         return y
     with t.part("shared_expert", x, of="shared_expert") as out:
@@ -42,14 +43,18 @@ def _dense_and_routed(t: Trace, spec: Moe, plain: Norm, x: Tensor, stream: Tenso
         dense = mlp(t, _expert(spec, spec.d_shared), x)
         out.append(dense)
     dense = t.norm("dense_post_norm", plain, dense)
-    routed = _routed(t, spec, t.norm("routed_norm", plain, stream), stream, load)
+    routed = _routed(t, spec, t.norm("routed_norm", plain, stream), stream, load, Surroundings())
     return t.add("shared_add", dense, t.norm("routed_post_norm", plain, routed))
 
 
-def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load) -> Tensor:
+def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load, around: Surroundings) -> Tensor:
     """What the experts make of x, chosen by what the router makes of `scored`."""
-    read = router_input(t, scored) if spec.scaled_router else scored
-    scores = t.linear("router", read, spec.n_experts, bias=spec.router_bias, of="router")
+    n_scores = spec.n_experts + 1 if spec.skips else spec.n_experts
+    if spec.deep_router is not None:
+        scores = deep_router(t, spec.deep_router, scored, n_scores, around)
+    else:
+        read = router_input(t, scored) if spec.scaled_router else scored
+        scores = t.linear("router", read, n_scores, bias=spec.router_bias, of="router")
     weights = route(t, spec, scores, scored)
     if spec.scaled_router:
         weights = expert_scale(t, spec, weights, scored)

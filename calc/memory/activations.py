@@ -187,12 +187,11 @@ def _check(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> None:
 
 def _of_layers(each: LayerSaved, n: Size, run: Run, checkpointing: Checkpointing) -> Size:
     """What `n` layers keep."""
-    if checkpointing in ("full", "full-early-stop"):
-        checkpointed = on_rank(each.input, run)
-    elif checkpointing == "selective-op":
-        checkpointed = on_rank(each.input, run) + _sum(each.results, run)
-    else:
+    if checkpointing in ("none", "selective"):
         return n * _sum(each.saved, run)
+    checkpointed = sum((on_rank(read, run) for read in (each.input, *each.carried)), start=0)
+    if checkpointing == "selective-op":
+        checkpointed = checkpointed + _sum(each.results, run)
     if is_exactly(run.checkpoint_every, 1):
         return n * checkpointed
     times = ceil_div(n, run.checkpoint_every)
@@ -203,7 +202,7 @@ def _again(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
     """What backward of one layer makes anew."""
     if checkpointing in ("none", "selective"):
         return 0 if each.saved is each.whole else _sum(each.whole, run) - _sum(each.saved, run)
-    there = {each.input}
+    there = {each.input, *each.carried}
     if checkpointing == "selective-op":
         there |= {saved.tensor for saved in each.results}
     return _sum(tuple(saved for saved in each.whole if saved.tensor not in there), run)

@@ -8,7 +8,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
-from calc.memory.layer_conditions import of_keys, of_pictures
+from calc.memory.layer_conditions import of_keys, of_pictures, of_routers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.sizes import Size, is_exactly
 from calc.spec import (
@@ -83,6 +83,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield one("pp", "1 for a model with towers or shared layers", run.pp)
     yield from of_pictures(spec, run)
+    yield from of_routers(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
 
@@ -136,6 +137,8 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
     match node:
         case Attention() if node.dynamic_mask is not None:
             yield one("tp", "1 where the values of all heads make a mask (dynamic_mask)", tp)
+        case Attention() if node.convolved is not None:
+            yield one("tp", "1 where queries, keys and delayed values are convolved, of which heads have no own", tp)
         case Attention():
             yield _divisor("n_heads", node.n_heads, tp)
             kv_heads = node.kv_heads

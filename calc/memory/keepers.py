@@ -52,5 +52,6 @@ def _layers(
         return
     times = ceil_div(each.count, run.checkpoint_every)
     results = each.results if checkpointing == "selective-op" else ()
-    yield times, (Saved(f"{path}.checkpoint", "input of the layer", each.input), *results)
+    inputs = (Saved(f"{path}.checkpoint", "input of the layer", read) for read in (each.input, *each.carried))
+    yield times, (*inputs, *results)
     yield each.count - times, each.saved

@@ -17,8 +17,17 @@ def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     mixers = [mixer for group in spec.layers for mixer in group.mixers]
     if any(getattr(mixer, "dynamic_mask", None) for mixer in mixers):
         yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
+    if any(getattr(mixer, "convolved", None) for mixer in mixers):
+        yield one("cp", "1 where queries and keys are convolved with those before, which ranks do not pass on", run.cp)
     if any(getattr(mixer, "merged", False) for mixer in mixers):
         yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
+
+
+def of_routers(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of routers that read those before them. Errors: Refused where no size could fulfil one."""
+    if spec.routers_carry:
+        # Stages would send it beside the stream, and so many numbers more.
+        yield from _ones(run, ("pp", "interleave"), "a model whose routers read those of the layer before")
 
 
 def of_pictures(spec: ModelSpec, run: Run) -> Iterator[Condition]:

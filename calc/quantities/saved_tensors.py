@@ -26,7 +26,7 @@ class LayerSaved:
     keep if nothing were computed again (`whole`). name: of its stack and group. results: what it keeps beside its input
     where checkpointing keeps results by operation; compiled, only those that something later in the layer needs. early:
     whether it stands at the start of its stack, and others of its name, of which more needs a gradient, come behind
-    it."""
+    it. carried: what it reads beside its input of the layer before it."""
 
     name: str
     group: LayerGroup
@@ -36,6 +36,7 @@ class LayerSaved:
     whole: Tensors
     results: Tensors
     early: bool = False
+    carried: tuple[Storage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class _Run:
     def layer(self, part: Part, shared: _Shared) -> None:
         """One kind of layers."""
         group = next(each for each in shared.spec.layers if each.name == part.group)
-        x, how = self.storage(part.inputs[0]), self.settings
+        (x, *carried), how = map(self.storage, part.inputs), self.settings
         name = f"{shared.path}{group.name}"
         path = f"{name}, way {part.way}" if part.way else name
         shared.stream = shared.stream or x.dtype
@@ -180,7 +181,8 @@ class _Run:
         shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}
         shared.lent |= {saved.tensor for saved in own}
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
-        self.layers[path] = LayerSaved(name, group, part.calls, x, own, all_of_it, results, part.way > 0)
+        kept = x, own, all_of_it, results
+        self.layers[path] = LayerSaved(name, group, part.calls, *kept, part.way > 0, tuple(carried))
 
     def times(self, part: Part, tape: Tape) -> None:
         """A part as often as it is called, where that is a matter of structure: each call keeps tensors of its own."""

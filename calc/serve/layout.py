@@ -90,6 +90,8 @@ def _check(spec: ModelSpec, tp: int, pp: int, ep: int, moe_tp: int) -> None:
     for group in spec.layers:
         if isinstance(group.channel, Moe) and group.channel.n_experts % ep:
             raise Refused("--ep", f"a divisor of the {group.channel.n_experts} experts", ep)
+    if pp > 1 and spec.routers_carry:
+        raise Refused("--pp", "1 for a model whose routers read those of the layer before", pp)
     if pp > spec.n_layers:
         raise Refused("--pp", f"at most the {spec.n_layers} layers", pp)
     if ep > 1 and not any(isinstance(group.channel, Moe) for group in spec.layers):

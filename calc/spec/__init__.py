@@ -8,10 +8,11 @@ from calc.spec.attention import Attention, HeadExperts, Norm, QkNorm, Temperatur
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
-from calc.spec.channels import Activation, ExpertGroups, GateClamp, Mlp, Moe
+from calc.spec.channels import Activation, DeepRouter, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.conformer import ConvolutionModule, SideConvolution
 from calc.spec.contrast import Contrast
+from calc.spec.convolved import Convolved
 from calc.spec.delta_net import DeltaNet
 from calc.spec.denoising import Conditioning, Denoised, Denoising, Latents
 from calc.spec.detection import Queries, ResNet
@@ -67,6 +68,8 @@ __all__ = [
     "Contrast",
     "Convolution",
     "ConvolutionModule",
+    "Convolved",
+    "DeepRouter",
     "DeltaNet",
     "Denoised",
     "Denoising",

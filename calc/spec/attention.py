@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
+from calc.spec.convolved import Convolved
 from calc.spec.fields import Dim, Node
 from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.rope import Rope
@@ -129,6 +130,7 @@ class Attention(Node):
     merged: behind the keys and values of the tokens stand those of an encoder's vectors, made by the same matrices and
         norms and not turned; all of them are seen (T5Gemma 2). lopsided: of a window to both sides, which reaches one
         token further ahead than behind.
+    convolved: as it says there; `qkv_bias` is then on all four projections.
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -174,6 +176,7 @@ class Attention(Node):
     dynamic_mask: int | None = Field(default=None, gt=0, le=2**31)
     merged: bool = False
     lopsided: bool = False
+    convolved: Convolved | None = None
     repeated: bool = True
 
     @property
@@ -234,6 +237,21 @@ class Attention(Node):
             raise Refused("merged", f"false beside {others[0]}", True)
         if self.value_scale != 1.0 or (self.qk_norm is not None and self.qk_norm.turned):
             raise Refused("merged", "false where values are scaled, or keys normed once they are turned", True)
+        return self
+
+    @model_validator(mode="after")
+    def _convolved_inputs(self) -> Self:
+        if self.convolved is None:
+            return self
+        if not self.causal or self.kv != "own" or self.position not in ("rope", "none") or self.rope.inputs:
+            raise Refused("convolved", "none, unless tokens see those before them, by keys of their own", "some")
+        plain = ("fused", "qk_norm", "v_norm", "gate", "clip", "experts", "differential", "squares", "shaw", "buckets")
+        if others := [name for name in (*plain, "d_value", "merged", "dynamic_mask") if getattr(self, name)]:
+            raise Refused("convolved", f"none beside {others[0]}", "some")
+        if self.value_scale != 1.0 or self.k_bias is not None:
+            raise Refused("convolved", "none beside a value_scale or a k_bias", "some")
+        if self.d_head is None or self.kv_heads * self.d_head % 2:
+            raise Refused("d_head", "given, and an even number with n_kv_heads, half of which are delayed", self.d_head)
         return self
 
     @model_validator(mode="after")

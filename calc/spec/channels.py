@@ -93,6 +93,19 @@ class ExpertGroups(Node):
     by: Literal["best", "two"] = "two"
 
 
+class DeepRouter(Node):
+    """A router of several layers (ZAYA1): a matrix to `d_router` values, a norm, twice a matrix and GELU, and scores.
+
+    All matrices but the last have biases. carries: what the layer before had ahead of its norm is added, times a
+    learned vector, to what stands ahead of this one. Source: transformers 5.23, models/zaya/modeling_zaya.py,
+    ZayaRouter.
+    """
+
+    d_router: Dim
+    norm: Norm = Norm()
+    carries: bool = False
+
+
 class Moe(Node):
     """A mixture of experts (Shazeer et al. 2017): a router sends each token to `top_k` of `n_experts` MLPs.
 
@@ -117,6 +130,8 @@ class Moe(Node):
     corrected: what it is added to; `logits`: ahead of the scores, which alone weigh (Kolibri 1).
     frozen_correction: it is a parameter that no gradient reaches, and is counted as one (ERNIE 4.5).
     sum_bias: a learned vector is added to what the routed experts give together (JetMoE).
+    deep_router: as it says there; None: a router is one matrix. skips: beside the experts a token may choose none of
+    them; it then visits the first, and its result counts nothing (ZAYA1).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
     first layers of DeepSeek-V4; Roller et al. 2021, arXiv:2106.04426).
     """
@@ -149,6 +164,20 @@ class Moe(Node):
     frozen_correction: bool = False
     by_token: bool = False
     sum_bias: bool = False
+    deep_router: DeepRouter | None = None
+    skips: bool = False
+
+    @model_validator(mode="after")
+    def _deeply_routed(self) -> Self:
+        plain = ("scaled_router", "router_bias", "by_token", "groups", "frozen_correction", "dense_norm")
+        others = [name for name in plain if getattr(self, name)]
+        others += ["scoring"] if self.scoring != "softmax" or self.corrected == "logits" else []
+        if others and (self.deep_router is not None or self.skips):
+            field = "skips" if self.deep_router is None else "deep_router"
+            raise Refused(field, f"none beside {others[0]}", getattr(self, field) if field == "skips" else "one")
+        if self.skips and (self.top_k != 1 or self.renormalize or self.capacity_factor is not None):
+            raise Refused("skips", "false, unless tokens choose one expert by its score as it is, without limit", True)
+        return self
 
     @property
     def own_clamp(self) -> GateClamp | None:

@@ -32,6 +32,7 @@ class Embedding(Node):
         (LayoutLMv3).
     n_angles, d_angles: rows and width of a table of sines and cosines that is held untrained, and from which rotary
         positions take their angles; None: they are computed (RoFormer).
+    weighed: what is looked up plus a learned vector, times another (ZAYA1).
     own_token: the number of a token that has a learned vector of its own in place of the table's, which scale leaves as
         it is (T5Gemma 2's end of a picture); beside `shared` it is the main stack's too.
     """
@@ -57,6 +58,7 @@ class Embedding(Node):
     boxes: Boxes | None = None
     picture: Picture | None = None
     own_token: int | None = Field(default=None, ge=0)
+    weighed: bool = False
 
     @model_validator(mode="after")
     def _whole_pages(self) -> Self:

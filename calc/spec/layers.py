@@ -49,7 +49,8 @@ class LayerGroup(Node):
     out_scale: what leaves the layer is multiplied with one number, a buffer and no parameter (Gemma 4).
     block_scale: what each block gives is multiplied, value by value, with a learned vector before it is added
     (LayerScale: Touvron et al. 2021, arXiv:2103.17239, equation 5).
-    kept_scale: what each block's result is added to is multiplied so, with a vector of its own (Doge).
+    kept_scale: what each block's result is added to is multiplied so, with a vector of its own (Doge). shifted: ahead
+    of both products a learned vector is added (ZAYA1).
     gates: what each block gives is multiplied with the tanh of one learned number before it is added (Flamingo: Alayrac
     et al. 2022, arXiv:2204.14198, section 2.2; Llama 3.2 Vision).
     laurel: rank of two matrices whose normed product is added to what the mixer read, and this to the stream, which is
@@ -74,6 +75,7 @@ class LayerGroup(Node):
     out_scale: bool = False
     block_scale: bool = False
     kept_scale: bool = False
+    shifted: bool = False
     gates: bool = False
     first_norm: bool = True
     laurel: Dim | None = None
@@ -129,6 +131,8 @@ class LayerGroup(Node):
             raise Refused("block_scale", "false, unless norms stand before the blocks, of which each is one", True)
         if self.kept_scale and (self.placement != "pre" or self.macaron or self.residual is not None):
             raise Refused("kept_scale", "false, unless norms stand before the blocks, whose results are added", True)
+        if self.shifted and not (self.block_scale and self.kept_scale):
+            raise Refused("shifted", "false without block_scale and kept_scale, ahead of which it stands", True)
         if self.gates and (self.placement != "pre" or self.macaron):
             raise Refused("gates", "false, unless norms stand before the blocks, of which each is one", True)
         if not self.first_norm and self.placement != "pre":
@@ -161,6 +165,12 @@ class Mtp(Node):
     mixer: Mixer
     channel: Channel
     norm: Norm = Norm()
+
+    @model_validator(mode="after")
+    def _routes_by_itself(self) -> Self:
+        if isinstance(self.channel, Moe) and self.channel.deep_router is not None:
+            raise Refused("deep_router", "none in modules that predict further tokens", "one")
+        return self
 
     def group(self, outer: str) -> str:
         """`mtp`, where its sizes differ from the layers'."""

@@ -117,6 +117,12 @@ class StackFields(Node):
         return self.d_model * (self.n_streams or (1 if self.altup is None else self.altup.n))
 
     @property
+    def routers_carry(self) -> bool:
+        """Whether routers read what those of the layer before made (ZAYA1)."""
+        routers = (getattr(group.channel, "deep_router", None) for group in self.layers)
+        return any(router is not None and router.carries for router in routers)
+
+    @property
     def in_blocks(self) -> BlockAttention | None:
         """The attention in blocks whose tables all layers share, where there is such (LongT5)."""
         mixers = (mixer for group in self.layers for mixer in group.mixers)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from calc.errors import Refused
 from calc.spec.attention import Attention
 from calc.spec.band_attention import BandAttention
+from calc.spec.channels import DeepRouter
 from calc.spec.denoising import Latents
 from calc.spec.gated_bias import GatedBias
 from calc.spec.latent import Mla
@@ -198,6 +199,17 @@ def _lent(stack: StackFields) -> None:
                 raise Refused("indexer", "one in this layer or in one before it, beside top_k", None)
 
 
+def _carries_on(stack: StackFields) -> None:
+    """A router that reads what the one before it made has one before it, as wide."""
+    of_name = {group.name: getattr(group.channel, "deep_router", None) for group in stack.layers}
+    before: DeepRouter | None = None
+    for name in stack.schedule or of_name:
+        router = of_name[name]
+        if router is not None and router.carries and (before is None or before.d_router != router.d_router):
+            raise Refused("deep_router.carries", "false without a router as wide in a layer before it", True)
+        before = router or before
+
+
 def _reads_each_other(stack: StackFields) -> None:
     names: list[str] = []
     for each in stack.heads:
@@ -224,6 +236,7 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     _whole_chunks,
     _alternates,
     _lent,
+    _carries_on,
     _reads_each_other,
     _windows_of_tokens,
 )

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from calc.spec import Attention
 from calc.spec.attention import BY_DISTANCE
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
-from reference_models.blocks.attention_experts import RoutedOutput, RoutedQueries, by_head, by_slot
-from reference_models.blocks.attention_inputs import placed, projected, qk_norm, rotation, temperature
+from reference_models.blocks.attention_experts import RoutedOutput, by_head, by_slot
+from reference_models.blocks.attention_inputs import add_projections, placed, projected, rotation, temperature
+from reference_models.blocks.convolved_inputs import add_convolved, convolved_inputs
 from reference_models.blocks.differential import Difference, halves
 from reference_models.blocks.disentangled import add_vectors, vector_scores
 from reference_models.blocks.distances import add_distances, distance_scores
@@ -31,10 +32,9 @@ from reference_models.support import supported
 FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
     *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "head_gate", "inner_norm", "kv", "qk_norm", "v_norm"),
-    *("softcap", "sinks"),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
-    *("merged", "lopsided"),
+    *("softcap", "sinks", "merged", "lopsided", "convolved"),
 )
 """Fields of the spec that are computed here."""
 
@@ -51,6 +51,9 @@ class SelfAttention(nn.Module):
     q_proj: Any
     k_proj: Any
     v_proj: Any
+    q_norm: Any
+    k_norm: Any
+    queries: Any
     difference: Any
 
     def __init__(self, spec: Attention, d_model: int, d_out: int | None = None) -> None:
@@ -63,18 +66,10 @@ class SelfAttention(nn.Module):
             "k": self.n_kv_heads * self.d_head,
             "v": self.n_kv_heads * self.d_value,
         }
-        if spec.fused:
-            self.qkv_proj = nn.Linear(d_model, sum(self.widths.values()), bias=spec.qkv_bias)
+        if spec.convolved is not None:
+            add_convolved(self, spec.convolved, d_model, bias=spec.qkv_bias)
         else:
-            if spec.experts is not None:
-                self.queries = RoutedQueries(spec.experts, d_model, self.widths["q"])
-            for one in "kv" if spec.experts is not None else {"own": "qkv", "keys": "qk", "earlier": "q"}[spec.kv]:
-                bias = spec.k_bias if one == "k" and spec.k_bias is not None else spec.qkv_bias
-                self.add_module(f"{one}_proj", nn.Linear(d_model, self.widths[one], bias=bias))
-        if spec.qk_norm is not None:
-            self.q_norm = qk_norm(spec.qk_norm, self.n_heads, self.d_head)
-        if spec.qk_norm is not None and spec.kv != "earlier":
-            self.k_norm = qk_norm(spec.qk_norm, self.n_kv_heads, self.d_head)
+            add_projections(self, d_model)
         if spec.v_norm is not None and spec.kv != "earlier":
             self.v_norm = NormLayer(spec.v_norm, (self.d_value,))
         if spec.dynamic_mask is not None:
@@ -118,6 +113,8 @@ class SelfAttention(nn.Module):
         if not self.spec.causal or self.spec.kv == "earlier":
             return None
         own: LayerCache = Growing(self.spec.window) if length is None else Static(length, self.spec.window)
+        if self.spec.convolved is not None:
+            return Several(own=own, convolved=Fixed())
         return Several(own=own, source=Fixed()) if self.spec.merged else own
 
     def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
@@ -127,6 +124,9 @@ class SelfAttention(nn.Module):
         if spec.experts is not None:
             routed, *visits = self.queries(x, step)
             q, k, v, gate = by_head(routed, self.n_kv_heads), *self._keys_and_values(x), None
+        elif spec.convolved is not None:
+            earlier = cache.parts["convolved"] if isinstance(cache, Several) else None
+            q, k, v, gate = *convolved_inputs(self, x, step, earlier), None
         else:
             q, k, v, gate = projected(self, x, placed(self, x, step))
         rotate = rotation(self, step)

@@ -12,9 +12,27 @@ from torch import Tensor, nn
 
 from calc.spec import QkNorm, Temperature
 from reference_models.blocks.attend import split
+from reference_models.blocks.attention_experts import RoutedQueries
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.positions import angles, turn, turned_in_plane
 from reference_models.step import Step
+
+
+def add_projections(attention: Any, d_model: int) -> None:
+    """Give an attention its matrices for queries, keys and values, and their norms."""
+    spec, widths = attention.spec, attention.widths
+    if spec.fused:
+        attention.qkv_proj = nn.Linear(d_model, sum(widths.values()), bias=spec.qkv_bias)
+    else:
+        if spec.experts is not None:
+            attention.queries = RoutedQueries(spec.experts, d_model, widths["q"])
+        for one in "kv" if spec.experts is not None else {"own": "qkv", "keys": "qk", "earlier": "q"}[spec.kv]:
+            bias = spec.k_bias if one == "k" and spec.k_bias is not None else spec.qkv_bias
+            attention.add_module(f"{one}_proj", nn.Linear(d_model, widths[one], bias=bias))
+    if spec.qk_norm is not None:
+        attention.q_norm = qk_norm(spec.qk_norm, attention.n_heads, attention.d_head)
+    if spec.qk_norm is not None and spec.kv != "earlier":
+        attention.k_norm = qk_norm(spec.qk_norm, attention.n_kv_heads, attention.d_head)
 
 
 def placed(attention: Any, x: Tensor, step: Step) -> Tensor:

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Embedding, Head, Projection
-from reference_models.blocks.linear import ACTIVATIONS, NormLayer, scaled, softcap
+from reference_models.blocks.linear import ACTIVATIONS, BlockScale, NormLayer, scaled, softcap
 from reference_models.blocks.page import add_box_tables, box_vectors, boxes_of_patches
 from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.positions import sinusoidal
@@ -19,7 +19,7 @@ from reference_models.support import supported
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
     *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
-    *("boxes", "picture", "own_token"),
+    *("boxes", "picture", "own_token", "weighed"),
 )
 HEAD = (
     *("tied", "bias", "n_logits", "own_width", "transform", "transform_bias", "activation", "scale", "softcap"),
@@ -55,6 +55,8 @@ class TokenEmbedding(nn.Module):
         self.spec = spec
         width = spec.d_embed or d_model
         self.token = _table(vocab_size or 0, width)
+        if spec.weighed:
+            self.weighed = BlockScale(width, shifted=True)
         if spec.own_token is not None:
             self.own = nn.Module()
             self.own.weight = nn.Parameter(torch.empty(width).normal_(std=0.02))
@@ -84,6 +86,8 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, step: Step) -> Tensor:
         x = scaled(self.token(tokens), self.spec.scale)
+        if self.spec.weighed:
+            x = self.weighed(x)
         if self.spec.own_token is not None:
             x = torch.where((tokens == self.spec.own_token)[..., None], self.own.get_parameter("weight"), x)
         if self.spec.d_embed is not None and self.spec.project == "tokens":

@@ -134,11 +134,14 @@ def softcap(x: Tensor, cap: float | None) -> Tensor:
 
 
 class BlockScale(nn.Module):
-    """x [..., width] times a learned vector, value by value."""
+    """x [..., width], shifted plus a learned vector, times another, value by value."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, shifted: bool = False) -> None:
         super().__init__()
+        self.shifted = shifted
         self.weight = nn.Parameter(torch.ones(width))
+        if shifted:
+            self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
+        return (x + self.bias if self.shifted else x) * self.weight

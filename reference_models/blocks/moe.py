@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Mlp, Moe, Norm
+from reference_models.blocks.deep_router import RouterOfLayers
 from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.mlp import FeedForward
 from reference_models.step import Step
@@ -21,7 +22,7 @@ FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
-    *("sum_bias", "shared_clamp", "shared_bias"),
+    *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips"),
 )
 """Fields of the spec that are computed here."""
 
@@ -51,13 +52,17 @@ class MixtureOfExperts(nn.Module):
         supported(spec, *FIELDS)
         self.spec = spec
         self.dropped = 0
-        self.router = nn.Linear(d_model, spec.n_experts, bias=spec.router_bias)
+        n_scores = spec.n_experts + spec.skips
+        if spec.deep_router is not None:
+            self.router = RouterOfLayers(spec.deep_router, d_model, n_scores)
+        else:
+            self.router = nn.Linear(d_model, n_scores, bias=spec.router_bias)
         width, expert = spec.d_latent or d_model, _mlp(spec, spec.d_expert)
         self.experts = nn.ModuleList(FeedForward(expert, width) for _ in range(spec.n_experts))
         if spec.frozen_correction:
             self.correction = nn.Parameter(torch.zeros(spec.n_experts), requires_grad=False)
         elif spec.correction:
-            self.register_buffer("correction", torch.zeros(spec.n_experts))
+            self.register_buffer("correction", torch.zeros(n_scores))
         if spec.sum_bias:
             self.bias = nn.Parameter(torch.zeros(width))
         if spec.d_latent is not None:
@@ -96,7 +101,7 @@ class MixtureOfExperts(nn.Module):
         """scored [tokens, d_model], what the router reads; x [tokens, d_model], what the experts read."""
         if self.spec.scaled_router:
             scored = self.router_norm(scored) * self.router_scale * scored.shape[-1] ** -0.5
-        logits = wide(self.router(scored))
+        logits = wide(self.router(scored) if self.spec.deep_router is None else self.router(scored, step))
         if self.spec.scoring == "sparsemixer":
             scores = logits.softmax(-1)
             chosen, weights = sparsemixer(logits, self.spec.tolerance)
@@ -110,6 +115,9 @@ class MixtureOfExperts(nn.Module):
             )
             weights = scores.gather(-1, chosen)
         step.losses.append(balance(scores, chosen))
+        if self.spec.skips:
+            skipping = chosen == self.spec.n_experts
+            weights, chosen = weights.masked_fill(skipping, 0), chosen.masked_fill(skipping, 0)
         if self.spec.renormalize:
             weights = weights / weights.sum(-1, keepdim=True)
         if self.spec.scaled_router:

@@ -23,6 +23,8 @@ KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_si
 LARGE4_TEXT = BASE | EXPERTS | INDEXED | {key: width for key, width in LATENT.items() if key != "q_lora_rank"}
 LARGE4_TEXT |= {"num_hidden_layers": 6}
 HY4 = BASE | LATENT | EXPERTS | INDEXED | {"hc_mult": 3}
+ZAYA = GQA | ROUTED | {"num_experts_per_tok": 1, "router_hidden_size": 20, "sliding_window": 6}
+ZAYA |= {"layer_types": ["hybrid", "hybrid", "hybrid_sliding", "hybrid"]}
 GEMMA3N = GQA | {
     "num_hidden_layers": 6,
     "layer_types": ["sliding_attention", "full_attention"] * 3,
@@ -103,6 +105,12 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         PLAIN | {"keep_window_size": 7},
         PLAIN | {"num_key_value_heads": None, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
         PLAIN | {"sliding_window": 6, "keep_window_size": 4},
+    ),
+    "zaya": (
+        ZAYA,
+        ZAYA | {"cca_time0": 3, "cca_time1": 1, "attention_bias": True, "lm_head_bias": True},
+        ZAYA | {"cca_time0": 1, "cca_time1": 4, "layer_types": ["hybrid_sliding"] * 4, "tie_word_embeddings": False},
+        ZAYA | {"layer_types": None, "num_key_value_heads": 1, "num_hidden_layers": 1, "hidden_act": "gelu"},
     ),
     "apertus": (PLAIN, PLAIN | {"attention_bias": True, "tie_word_embeddings": True, "hidden_act": "silu"}),
     "kolibri1": (

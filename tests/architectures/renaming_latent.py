@@ -34,6 +34,7 @@ STEP = {"step3p5", "step3p7"}
 MINIMAX = {"minimax"}
 AFMOE = {"afmoe"}
 DOGE = {"doge"}
+ZAYA = {"zaya"}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
 
@@ -43,6 +44,17 @@ def _v4(theirs: str, ours: str) -> tuple[Rule, ...]:
     return (
         (V4, rf"self_attn\.{theirs}\.(kv_proj|gate_proj|kv_norm)\.weight", (rf"attention.{ours}.\1.weight",)),
         (V4, rf"self_attn\.{theirs}\.position_bias", (f"attention.{ours}.position_bias",)),
+    )
+
+
+def _joined(theirs: str, ours: str) -> tuple[Rule, ...]:
+    """What shifts and scales a block's result, and the stream that it is added to (ZAYA1)."""
+    made = (("hidden_states", "scale"), ("residual", "kept"))
+    which = (("scale", "weight"), ("bias", "bias"))
+    return tuple(
+        (ZAYA, rf"post_{theirs}_residual_scale\.{theirs_of}_{name}", (f"{ours}_{ours_of}.{own}",))
+        for theirs_of, ours_of in made
+        for name, own in which
     )
 
 
@@ -102,6 +114,18 @@ IN_LAYER: tuple[Rule, ...] = (
     (DOGE, r"post_attention_residual", ("channel_kept.weight",)),
     (DOGE, r"self_attn\.A", ("attention.dynamic_mask.decay",)),
     (DOGE, r"self_attn\.dt_proj\.(\w+)", (r"attention.dynamic_mask.proj.\1",)),
+    (ZAYA, r"self_attn\.qkv_proj\.(\w_proj\w*)\.(\w+)", (r"attention.\1.\2",)),
+    (ZAYA, r"self_attn\.qkv_proj\.conv_qk_depthwise\.(\w+)", (r"attention.conv.\1",)),
+    (ZAYA, r"self_attn\.qkv_proj\.conv_qk_grouped\.(\w+)", (r"attention.head_conv.\1",)),
+    (ZAYA, r"self_attn\.qk_norm\.temp", ("attention.key_scale",)),
+    (ZAYA, r"mlp\.gate\.down_proj\.(\w+)", (r"moe.router.down.\1",)),
+    (ZAYA, r"mlp\.gate\.router_states_scale", ("moe.router.carry.weight",)),
+    (ZAYA, r"mlp\.gate\.router_mlp\.norm\.weight", ("moe.router.norm.weight",)),
+    (ZAYA, r"mlp\.gate\.router_mlp\.fc1\.(\w+)", (r"moe.router.first.\1",)),
+    (ZAYA, r"mlp\.gate\.router_mlp\.fc2\.(\w+)", (r"moe.router.second.\1",)),
+    (ZAYA, r"mlp\.gate\.router_mlp\.out_proj\.weight", ("moe.router.scores.weight",)),
+    *_joined("attention", "attention"),
+    *_joined("mlp", "channel"),
     ({"apertus"}, r"attention_layernorm\.weight", ("attention_norm.weight",)),
     ({"apertus"}, r"feedforward_layernorm\.weight", ("channel_norm.weight",)),
     ({"apertus"}, r"mlp\.act_fn\.(alpha_[pn])", (r"mlp.activation.\1",)),
@@ -131,6 +155,8 @@ OUTSIDE: tuple[tuple[str, str], ...] = (
     (r"model\.embed_tokens_per_layer\.weight", "per_layer.token.weight"),
     (r"model\.per_layer_model_projection\.weight", "per_layer.project.weight"),
     (r"model\.per_layer_projection_norm\.weight", "per_layer.norm.weight"),
+    (r"model\.input_hidden_states_scale", "embedding.weighed.weight"),
+    (r"model\.input_hidden_states_bias", "embedding.weighed.bias"),
     (r"model\.hc_head\.hc_fn", "collapse.weights.weight"),
     (r"model\.hc_head\.hc_(base|scale)", r"collapse.\1"),
 )

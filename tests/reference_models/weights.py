@@ -20,7 +20,7 @@ GATE_APART = {"afmoe"}
 """Families whose gate has a projection of its own; ours has each head's gate behind its query."""
 
 BUFFERS = {
-    ("e_score_correction_bias", "expert_bias"): "correction",
+    ("e_score_correction_bias", "expert_bias", "balancing_biases"): "correction",
     ("layer_scalar",): "out_scale",
     ("tid2eid",): "table",
 }

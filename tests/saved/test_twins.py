@@ -180,13 +180,15 @@ def test_every_family(name: str, modes: tuple[Mode, ...]) -> None:
         check(spec, mode)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3_text", "mixtral", "deepseek_v3", "deepseek_v4", "bert"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "llama", "gemma3_text", "mixtral", "deepseek_v3", "deepseek_v4", "bert", "zaya"]
+)
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16", dropout=0.1), Mode(autocast=True)], ids=str)
 def test_full_checkpointing_keeps_each_layers_input(name: str, mode: Mode) -> None:
     """What layers share is made inside one of them, and stays without autograd's knowing."""
     spec = from_config({"model_type": name, **CONFIGS[name]})
     written, found = expected(spec, mode), measured(twin(spec, mode), mode, "full")
-    inputs = sum(each.count * each.input.bytes for each in written.layers.values())
+    inputs = sum(each.count * read.bytes for each in written.layers.values() for read in (each.input, *each.carried))
     assert found.total == size(written.front) + inputs + size(written.end) + size(written.loss)
 
 
@@ -234,6 +236,16 @@ def test_low_rank_updates_of_several_kinds_of_layers(name: str, mode: Mode) -> N
     found = measured(adapt(twin(spec, mode), Lora(rank=2, targets=("q_proj", "v_proj"))), mode)
     adapted = spec.model_copy(update={"adapter": Lora(rank=2, targets=("q_proj", "v_proj"))})
     written = saved_tensors(adapted, Load(batch=mode.batch, seq=SEQ), mode.settings())
+    assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
+
+
+@pytest.mark.parametrize("targets", [("v_proj_delayed",), ("q_proj", "o_proj"), ("down", "down_proj")], ids=str)
+@pytest.mark.parametrize("mode", MODES[:4], ids=str)
+def test_low_rank_updates_beside_routers_that_carry_on(targets: tuple[str, ...], mode: Mode) -> None:
+    """What a router leaves for the next layer's needs a gradient from the first update on, as the stream does."""
+    spec = from_config({"model_type": "zaya", **CONFIGS["zaya"]})
+    found = measured(adapt(twin(spec, mode), Lora(rank=2, targets=targets)), mode)
+    written = expected(spec.model_copy(update={"adapter": Lora(rank=2, targets=targets)}), mode)
     assert found.total == sum(count * each.tensor.bytes for count, each in written.everything())
 
 

@@ -44,6 +44,23 @@ def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
         (Attention, {"n_heads": 4, "n_kv_heads": 3}, "n_kv_heads: expected a divisor of n_heads = 4, found 3"),
         (Attention, {"n_heads": 4, "chunked": True}, "window: expected the length of a chunk"),
         (Attention, {"n_heads": 4, "dynamic_mask": 8, "sinks": True}, "dynamic_mask: expected null beside sinks"),
+        (
+            Attention,
+            {"n_heads": 4, "d_head": 8, "convolved": {}, "fused": True},
+            "convolved: expected none beside fused",
+        ),
+        (Attention, {"n_heads": 4, "convolved": {}}, "d_head: expected given, and an even number with n_kv_heads"),
+        (
+            Moe,
+            {"n_experts": 2, "top_k": 2, "d_expert": 4, "skips": True},
+            "skips: expected false, unless tokens choose one",
+        ),
+        (
+            Moe,
+            {"n_experts": 2, "top_k": 1, "d_expert": 4, "deep_router": {"d_router": 4}, "router_bias": True},
+            "deep_router: expected none beside router_bias",
+        ),
+        (LayerGroup, {"count": 1, "block_scale": True, "shifted": True}, "shifted: expected false without block_scale"),
         (Mlp, {"fused": True}, "fused: expected false without a gate"),
         (Moe, {"n_experts": 2, "top_k": 3, "d_expert": 4}, "top_k: expected at most n_experts = 2, found 3"),
         (Moe, {"n_experts": 2, "top_k": 1, "d_expert": 4, "shared_gate": True}, "shared_gate: expected false"),

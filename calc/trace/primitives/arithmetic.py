@@ -29,19 +29,36 @@ def times(
     return y
 
 
-def weighed(t: Recorder, name: str, x: Tensor, *, key: str | None = None, of: Component | None = None) -> Tensor:
-    """x [rows, width] times a learned vector [width]: x is kept where that is trained."""
+def weighed(
+    t: Recorder,
+    name: str,
+    x: Tensor,
+    *,
+    key: str | None = None,
+    of: Component | None = None,
+    shifted: bool = False,
+) -> Tensor:
+    """x [rows, width] times a learned vector [width]: x is kept where that is trained. shifted: a learned vector is
+    added to x ahead of that, and the sum is kept."""
     weight = t.weight(key or f"{name}.weight", x.width, of=of)
-    y = t.made(x.rows, x.width, x, weights=(weight,), split=x.split)
+    weights = (weight, t.weight(f"{name}.bias", x.width, of=of)) if shifted else (weight,)
+    y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        wide = "fp32" if tape.settings.stream == "fp32" else read.dtype
+        if shifted:
+            read = Storage(read.elements, wide, read.grad or weight.trainable, read.split, heads=read.heads)
+        return tape.cast(weighed_by(tape, read, weight.trainable), wide)
+
     t.op(
         name,
         "elementwise",
         "scale",
         (x,),
         (y,),
-        weights=(weight,),
+        weights=weights,
         of=of,
-        keeps=lambda tape, r: weighed_by(tape, r, weight.trainable),
+        keeps=keeps,
     )
     return y
 

@@ -1,4 +1,5 @@
-"""Vectors brought to the length of another, and gates of which most are cut to zero (both Gemma 3n)."""
+"""Vectors brought to the length of another, gates of which most are cut to zero (both Gemma 3n), and vectors of one
+length (ZAYA1)."""
 
 from __future__ import annotations
 
@@ -22,6 +23,22 @@ def matched(t: Recorder, name: str, x: Tensor, to: Tensor, each: Size) -> Tensor
         return tape.times(read, ratio)
 
     t.op(name, "elementwise", "scale", (x, to), (y,), keeps=keeps)
+    return y
+
+
+def brought_to_length(t: Recorder, name: str, x: Tensor, each: Size) -> Tensor:
+    """Each of `each` vectors of a row times a constant over its length: one kernel.
+
+    It is kept, with its lengths, what divides by them, and what that makes of the constant (torch.norm, a quotient).
+    """
+    y = t.made(x.rows, x.width, x, split=x.split)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        wide = tape.cast(read, "fp32") if tape.settings.autocast_on_gpu else read
+        lengths = tape.reads_result(Storage(x.rows * each, wide.dtype, tape.reads_input(wide).grad))
+        return tape.times(read, tape.like(tape.reads_result(lengths)))
+
+    t.op(name, "elementwise", "l2norm", (x,), (y,), of="other", keeps=keeps)
     return y
 
 
