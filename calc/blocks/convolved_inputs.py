@@ -6,6 +6,7 @@ from calc.blocks.again import again
 from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Convolved
 from calc.spec.load import Load
+from calc.trace.footprint import Footprint
 from calc.trace.op import Cache, Moves
 from calc.trace.primitives.gather import constant
 from calc.trace.primitives.magnitude import brought_to_length
@@ -30,15 +31,17 @@ def convolved_inputs(
     q = t.linear("q_proj", x, queries, bias=bias)
     k = t.linear("k_proj", x, keys, bias=bias)
     both = _behind_earlier(t, spec, q, k, load)
+    named = [q, k]
     mean_q = t.scaled("mean", t.add("mean_add", q, k))
     mean_k = _mean_of_groups(t, mean_q, keys)
     places = load.batch * (load.seq + spec.d_head_conv - 1)
     width = queries + keys
     both = t.convolution("conv", both, width, (spec.d_conv,), places, groups=width, of="attention")
     both = t.convolution("head_conv", both, width, (spec.d_head_conv,), x.rows, groups=heads + kv_heads, of="attention")
+    named += [mean_q, mean_k, both]
     q = t.add("q_add", both.columns(queries), mean_q)
     k = t.add("k_add", both.columns(keys), mean_k)
-    v = _values(t, x, keys, load, bias=bias)
+    v = _values(t, x, keys, load, named, bias=bias)
     q, k = brought_to_length(t, "length", q, heads), brought_to_length(t, "key_length", k, kv_heads)
     return q, _scaled_keys(t, k, kv_heads), v
 
@@ -72,9 +75,9 @@ def _mean_of_groups(t: Trace, q: Tensor, width: Size) -> Tensor:
     return y
 
 
-def _values(t: Trace, x: Tensor, width: Size, load: Load, *, bias: bool) -> Tensor:
+def _values(t: Trace, x: Tensor, width: Size, load: Load, named: list[Tensor], *, bias: bool) -> Tensor:
     """Half of each token's values beside half of those of the token before; what stands ahead of a sequence's first
-    token is projected like a token, though it is zero."""
+    token is projected like a token, though it is zero. named: what transformers' names hold until all of it is made."""
     half = exact_div(width, 2)
     current = t.linear("v_proj_current", x, half, bias=bias)
     delayed = t.linear("v_proj_delayed", x, half, bias=bias)
@@ -91,8 +94,11 @@ def _values(t: Trace, x: Tensor, width: Size, load: Load, *, bias: bool) -> Tens
         like = tape.like(*reads)
         return Storage(y.elements, like.dtype, like.grad)
 
-    cache = Cache(fixed=half)
-    t.op("delay", "elementwise", "copy", (current, delayed), (y,), cache=cache, moves=moves, keeps=keeps)
+    def live_bytes(room: Footprint) -> Size:
+        return room.of(y) + (0 if room.compiled else sum(map(room.of, [*named, delayed]), start=0))
+
+    fields = {"moves": moves, "keeps": keeps, "live_bytes": live_bytes}
+    t.op("delay", "elementwise", "copy", (current, delayed), (y,), cache=Cache(fixed=half), **fields)
     return y
 
 

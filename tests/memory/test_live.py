@@ -116,6 +116,7 @@ NAMING: dict[str, dict[str, Any]] = {
     "OPT": FEW | {"ffn_dim": 352, "word_embed_proj_dim": 128},
     "Persimmon": SIZES,
     "StableLm": SIZES,
+    "Zaya": SIZES | {"num_experts": 8, "moe_intermediate_size": 96, "router_hidden_size": 64},
 }
 """Families whose modules name more than others' do, or less."""
 PAGE = Path(__file__).parents[2] / "docs" / "memory.md"
