@@ -31,7 +31,13 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @options.model
 @click.option("--serve", is_flag=True, required=True, help="Plan serving and not training.")
 @click.option("--on", required=True, type=options.Names(), help="Devices of the catalogue.")
-@click.option("--gpus", default="1..8", show_default=True, metavar="N|A..B", help="GPUs of one server.")
+@click.option(
+    "--gpus",
+    default="1..8",
+    show_default=True,
+    metavar="N|A..B",
+    help="GPUs of one server: powers of two and both ends.",
+)
 @click.option("--input", "input_", type=options.Tokens(), required=True, help="Tokens of a prompt.")
 @click.option("--output", type=options.Tokens(), required=True, help="Tokens of an answer.")
 @click.option("--slo", default="", metavar="ttft=500ms,tpot=20ms", help="What means must meet.")

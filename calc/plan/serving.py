@@ -178,23 +178,22 @@ def _services(wish: Wish) -> Iterator[Service]:
 
 def _layouts(spec: ModelSpec, gpus: tuple[int, int], experts: bool) -> Iterator[Layout]:
     """Layouts of one server: tensor parallelism alone or with groups of attention, experts in one piece or cut."""
-    for total in _doubling(*gpus):
-        for tp in _doubling(1, total):
-            groups = total // tp
-            if groups > 1 and not experts:
-                continue
-            for ep in {1, total} if experts else {1}:
+    for total in _totals(*gpus):
+        for tp in _divisors(total) if experts else [total]:
+            for ep in dict.fromkeys((1, total)) if experts else [1]:
                 try:
-                    yield layout_of(spec, tp=tp, attention_dp=groups, ep=ep)
+                    yield layout_of(spec, tp=tp, attention_dp=total // tp, ep=ep)
                 except Refused:
                     continue
 
 
-def _doubling(low: int, high: int) -> Iterator[int]:
-    n = low
-    while n <= high:
-        yield n
-        n *= 2
+def _totals(low: int, high: int) -> list[int]:
+    """Every power of two of a range, and both of its ends."""
+    return sorted({low, high, *(n for n in (2**i for i in range(high.bit_length())) if low <= n)})
+
+
+def _divisors(n: int) -> list[int]:
+    return [each for each in range(1, n + 1) if n % each == 0]
 
 
 def _loads(wish: Wish, service: Service) -> Iterator[ServingPlan]:

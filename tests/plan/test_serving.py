@@ -62,6 +62,30 @@ def test_what_does_not_fit_is_not_planned() -> None:
     assert found.best is None
 
 
+@pytest.mark.parametrize(
+    ("model", "gpus", "sizes"),
+    [
+        ("llama-3-8b", (3, 8), {4, 8}),
+        ("llama-3-8b", (1, 6), {1, 2, 4}),
+        ("qwen3-30b-a3b", (6, 6), {6}),
+        ("qwen3-30b-a3b", (3, 6), {3, 4, 6}),
+    ],
+)
+def test_servers_have_as_many_gpus_as_were_asked(model: str, gpus: tuple[int, int], sizes: set[int]) -> None:
+    """Powers of two and both ends, where the model divides by them; never fewer than asked."""
+    from dataclasses import replace
+
+    wish = replace(WISH, spec=load_model(model), devices=("h200",), prices=None, dtypes=("bf16",), gpus=gpus)
+    assert {plan.gpus for plan in search(wish).front} == sizes
+
+
+def test_a_number_of_gpus_that_no_layout_has_is_refused() -> None:
+    from dataclasses import replace
+
+    with pytest.raises(Refused, match=r"--gpus: .*5\.\.5"):
+        search(replace(WISH, gpus=(5, 5)))
+
+
 def test_prompts_apart_make_steadier_answers() -> None:
     from dataclasses import replace
 
