@@ -54,6 +54,8 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
         routing=0.0,
         link=bandwidth,
         latency=0.0,
+        stage_link=bandwidth,
+        stage_latency=0.0,
         step=step_seconds(engine, given),
         sequence=0.0 if engine in SERIAL else known["sequence"],
         serial=known["sequence"] if engine in SERIAL else 0.0,

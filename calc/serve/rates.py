@@ -11,9 +11,9 @@ from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
 from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
+from calc.serve.links import between_ranks, between_stages
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
-from calc.time.cluster.links import adapter, domain_of
 
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
 LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
@@ -21,12 +21,6 @@ LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
 SERIAL = (*LLAMA_CPP, "transformers")
 """Engines whose host works for sequences between steps; others schedule one step while the device runs another (vLLM's
 async scheduling, SGLang's and TensorRT-LLM's overlap schedulers)."""
-HOSTED = 0.6
-"""Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
-6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
-HOSTED_BEGINS = 1.5e-5
-"""Seconds that such sums take besides: 12 us for 131 kB, 44 us for 1 MB, 244 us for 8.4 MB on two RTX PRO 6000, 75 us
-for 1 MB on two L40S (the same tables, 16 bits)."""
 MOST = 0.95
 """Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
 Constants = Mapping[str, float]
@@ -88,11 +82,18 @@ class Fitted(NamedTuple):
 
 
 def rates_of(
-    device: Device, form: Format, engine: str, ranks: int, latent: bool, given: Constants | None = None
+    device: Device,
+    form: Format,
+    engine: str,
+    ranks: int,
+    latent: bool,
+    given: Constants | None = None,
+    stages: int = 1,
 ) -> Rates:
     """The rates of a device with weights of a format.
 
-    ranks: that sums cross. latent: whether attention is over latents. given: constants in place of the shipped ones.
+    ranks: that sums cross, the GPUs of a stage. latent: whether attention is over latents. given: constants in place of
+    the shipped ones. stages: of a pipeline.
     Errors: Refused for a device of which peaks or links are not known.
     """
     known = constants_of(engine) if given is None else given
@@ -114,6 +115,9 @@ def rates_of(
         kernels = ExpertKernels(4 * kernel, streaming, dense)
     else:
         kernels = expert_kernels(family, engine, kind_of(form.of_kernels, running))
+    linked = fitted.of("latency", family, engine)
+    sums = between_ranks(device, ranks, fitted, linked)
+    hops = between_stages(device, ranks, stages, fitted, linked)
     narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
@@ -131,8 +135,10 @@ def rates_of(
         eager=0.0 if engine in LLAMA_CPP else fitted.of("eager", family, engine),
         quantise=fitted.of("quantise", family, engine) if narrows else 0.0,
         routing=kernels.start * fitted.of("routing", family, engine),
-        link=_link(device, ranks) * _reached(device, ranks, fitted),
-        latency=_latency(device, ranks, fitted.of("latency", family, engine), known) if ranks > 1 else 0.0,
+        link=sums.bandwidth,
+        latency=sums.begins,
+        stage_link=hops.bandwidth,
+        stage_latency=hops.begins,
         step=fitted.of("step", engine),
         sequence=0.0 if engine in SERIAL else fitted.of("sequence", engine),
         serial=fitted.of("sequence", engine) if engine in SERIAL else 0.0,
@@ -214,39 +220,3 @@ def _reads(device: Device, core: float | None) -> float:
     if core is None or device.cores is None:
         return memory
     return (memory**-4 + (core * float(device.cores.value)) ** -4) ** -0.25
-
-
-def _begins(device: Device, linked: float) -> float:
-    """Seconds in which a sum over two ranks begins: as fitted to GPUs with links, or through the host."""
-    return linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
-
-
-def _latency(device: Device, ranks: int, linked: float, known: Constants) -> float:
-    """Seconds in which a sum over so many ranks begins. linked: over two of them with links, as fitted."""
-    return _begins(device, linked) * _hops(known, ranks, domain_of(device))
-
-
-def _hops(known: Constants, ranks: int, joined: int) -> float:
-    """How much longer a sum over so many ranks takes than one over two."""
-    within = 1 + known["ranks"] * (min(ranks, joined) - 1)
-    return within if ranks <= joined else within * known["beyond"]
-
-
-def _reached(device: Device, ranks: int, fitted: Fitted) -> float:
-    """The share of a link that sums reach: within the domain of fast links, beyond it, or through the host."""
-    if ranks > domain_of(device):
-        return fitted.share("network")
-    return fitted.share("link") if device.link_one_way is not None else HOSTED
-
-
-def _link(device: Device, ranks: int) -> float:
-    """Bytes a second to other devices, of one GPU's adapter beyond the fast links' domain; a device without a link of
-    its own goes through its host."""
-    if ranks > domain_of(device):
-        return adapter(device.name)
-    one_way = device.link_one_way or (device.host.value / 2 if device.host else None)
-    if one_way is None:
-        if ranks > 1:
-            raise Refused("--tp", f"1 on {device.name}, whose links are not known", ranks)
-        return 1e9
-    return float(one_way)

@@ -87,7 +87,8 @@ class Service:
             return self.measured
         if isinstance(self.device, Machine):
             raise Refused("device", "one of the catalogue where nothing was measured", self.device.name)
-        return rates_of(self.device, self.form, self.engine.name, self.layout.wide, self.work.latent, self.given)
+        layout, latent = self.layout, self.work.latent
+        return rates_of(self.device, self.form, self.engine.name, layout.wide, latent, self.given, layout.pp)
 
     @property
     def handover(self) -> float:

@@ -37,10 +37,11 @@ class Rates(NamedTuple):
     prompts: FLOP/s of attention. pass_rate: bytes a second of what lies between kernels. kernel: of each that is
     launched; eager: of the host for each that it launches in a step with prompts, which is not replayed from a graph;
     quantise: of each input that is narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them.
-    link, latency: of sums between ranks. step: of the host for a step; sequence: for each sequence in it, while the
-    device works; serial: the same, while it does not. skew: how much more than its share the busiest of many ranks of
-    experts has. evenness: how many of further tokens choose for themselves: 1 where choices are even. gathering: how
-    much longer exchanges between ranks of attention with different sequences take than sums.
+    link, latency: of sums between ranks; stage_link, stage_latency: of what a stage of a pipeline hands to the next.
+    step: of the host for a step; sequence: for each sequence in it, while the device works; serial: the same, while it
+    does not. skew: how much more than its share the busiest of many ranks of experts has. evenness: how many of further
+    tokens choose for themselves: 1 where choices are even. gathering: how much longer exchanges between ranks of
+    attention with different sequences take than sums.
     """
 
     narrow: Any
@@ -60,6 +61,8 @@ class Rates(NamedTuple):
     routing: Any
     link: Any
     latency: Any
+    stage_link: Any
+    stage_latency: Any
     step: Any
     sequence: Any
     serial: Any
@@ -148,6 +151,6 @@ def _talking(rank: Any, tokens: Any, rates: Rates) -> Any:
     sequences, all tokens go to all ranks of experts and their sums come back."""
     ranks = rank.tp * rank.dp
     crossing = 2 * (ranks - 1) / ranks * rank.summed * tokens
-    between = (rank.pp - 1) * (rates.latency + rank.message * tokens / rates.link)
+    between = (rank.pp - 1) * (rates.stage_latency + rank.message * tokens / rates.stage_link)
     longer = 1 + (rates.gathering - 1) * (1 - 1 / rank.dp)
     return rank.sums * (rates.latency + crossing / rates.link) * longer + between

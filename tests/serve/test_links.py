@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.serve.formats import served_format
-from calc.serve.rates import HOSTED, constants, rates_of
+from calc.serve.layout import layout_of
+from calc.serve.links import HOSTED, HOSTED_BEGINS
+from calc.serve.rates import Fitted, constants, rates_of
+from calc.serve.service import service_of
+from calc.serve.step import Rates, StepLoad, step_time
 from calc.spec.catalogue import load_device
 from calc.spec.clusters import load_cluster
 from calc.spec.run import Run
@@ -42,3 +47,51 @@ def test_an_adapter_is_that_of_the_best_linked_cluster() -> None:
     assert adapter("a100-sxm-40gb") == 200e9 / 8
     assert adapter("gb300") == 800e9 / 8
     assert adapter("l4") == 400e9 / 8
+
+
+BEGINS = Fitted(constants()).of("latency", "Hopper", "vllm")
+"""Seconds in which a sum over two H100 begins."""
+
+
+def _stages(gpu: str, wide: int, stages: int, engine: str = "vllm") -> Rates:
+    return rates_of(load_device(gpu), served_format("bf16"), engine, wide, False, stages=stages)
+
+
+def test_a_stage_hands_on_as_its_own_links_allow() -> None:
+    """Whatever a stage sums over: the link of one GPU to the next, and where that begins."""
+    own = load_device("h100-sxm").link_one_way
+    assert own is not None
+    for wide in (1, 2, 4):
+        rates = _stages("h100-sxm", wide, 2)
+        assert rates.stage_link == pytest.approx(own * constants()["link"])
+        assert rates.stage_latency == pytest.approx(BEGINS)
+    hosted = _stages("l40s", 1, 4)
+    assert hosted.stage_link == pytest.approx(load_device("l40s").host.value / 2 * HOSTED)  # type: ignore[union-attr]
+    assert hosted.stage_latency == HOSTED_BEGINS
+
+
+def test_stages_beyond_a_domain_are_reached_by_adapters() -> None:
+    """Of eight GPUs a domain: two stages of eight meet over the adapter, four of four once in three times."""
+    known, own = constants(), load_device("h100-sxm").link_one_way
+    assert own is not None
+    far, near = adapter("h100-sxm") * known["network"], own * known["link"]
+    alone, mixed = _stages("h100-sxm", 8, 2), _stages("h100-sxm", 4, 4)
+    assert alone.stage_link == pytest.approx(far)
+    assert alone.stage_latency == pytest.approx(BEGINS * known["beyond"])
+    assert 3 / mixed.stage_link == pytest.approx(2 / near + 1 / far)
+    assert mixed.stage_latency == pytest.approx(BEGINS * (2 + known["beyond"]) / 3)
+
+
+def test_every_hop_of_a_pipeline_takes_time() -> None:
+    """Llama-3.1-8B on stages of one GPU: three vectors of a token in 16 bits, each with its beginning."""
+    spec, load = load_model("llama-3.1-8b"), StepLoad(4.0, 0.0, 0.0, 0.0, 0.0, 4.0)
+    service = service_of(spec, "h100-sxm", layout_of(spec, pp=4))
+    rates, talking = service.rates, step_time(service.rank, load, service.rates).talking
+    assert talking == pytest.approx(3 * (BEGINS + 4096 * 2 / rates.stage_link))
+
+
+def test_stages_whose_links_are_not_known_are_refused() -> None:
+    """A Mac Studio alone needs no link; two of them are not described, nor invented."""
+    assert _stages("m2-ultra", 1, 1, "llama.cpp").stage_latency == 0
+    with pytest.raises(Refused, match="--pp: expected 1 on m2-ultra, whose links are not known, found 2"):
+        _stages("m2-ultra", 1, 2, "llama.cpp")

@@ -1,0 +1,78 @@
+"""What leads between the ranks of a server: those that sum within a stage of a pipeline, and one stage and the next."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from calc.errors import Refused
+from calc.spec.hardware import Device
+from calc.time.cluster.links import adapter, domain_of
+
+if TYPE_CHECKING:
+    from calc.serve.rates import Fitted
+
+HOSTED = 0.6
+"""Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
+6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
+HOSTED_BEGINS = 1.5e-5
+"""Seconds that such sums take besides: 12 us for 131 kB, 44 us for 1 MB, 244 us for 8.4 MB on two RTX PRO 6000, 75 us
+for 1 MB on two L40S (the same tables, 16 bits)."""
+
+
+class Way(NamedTuple):
+    """bandwidth: bytes a second of one GPU, one way; infinite where nothing is sent. begins: seconds."""
+
+    bandwidth: float
+    begins: float
+
+
+NOWHERE = Way(math.inf, 0.0)
+"""Of who has nobody to talk to."""
+
+
+def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: float) -> Way:
+    """The way of a sum over so many ranks. linked: seconds in which one over two of them with links begins, as fitted.
+
+    Errors: Refused for several of a device whose links are not known.
+    """
+    if ranks == 1:
+        return NOWHERE
+    joined, known = domain_of(device), fitted.known
+    longer = 1 + known["ranks"] * (min(ranks, joined) - 1)
+    if ranks > joined:
+        return _beyond(device, fitted, linked * longer)
+    near = _within(device, fitted, linked, "--tp", ranks)
+    return near._replace(begins=near.begins * longer)
+
+
+def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linked: float) -> Way:
+    """The mean way from a stage of `wide` GPUs to the next: stages stand one behind another, as many of them in a
+    domain of fast links as fit there whole.
+
+    Errors: Refused for several of a device whose links are not known.
+    """
+    if stages == 1:
+        return NOWHERE
+    hops, joined = stages - 1, max(domain_of(device) // wide, 1)
+    far = hops // joined
+    near = hops - far
+    ways = [(far, _beyond(device, fitted, linked))] * (far > 0)
+    ways += [(near, _within(device, fitted, linked, "--pp", stages))] * (near > 0)
+    seconds = sum(count / way.bandwidth for count, way in ways)
+    return Way(hops / seconds, sum(count * way.begins for count, way in ways) / hops)
+
+
+def _within(device: Device, fitted: Fitted, linked: float, option: str, found: int) -> Way:
+    """Over the device's own links, or through its host where it has none."""
+    if device.link_one_way is not None:
+        return Way(float(device.link_one_way) * fitted.share("link"), linked)
+    if device.host is None:
+        raise Refused(option, f"1 on {device.name}, whose links are not known", found)
+    return Way(float(device.host.value) / 2 * HOSTED, max(linked, HOSTED_BEGINS))
+
+
+def _beyond(device: Device, fitted: Fitted, linked: float) -> Way:
+    """By one GPU's adapter, beyond the fast links' domain."""
+    begins = linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
+    return Way(adapter(device.name) * fitted.share("network"), begins * fitted.known["beyond"])
