@@ -19,6 +19,8 @@ COLUMNS = {
 }
 """What a row tells -> names of its column, in any case: one's own, Azure's (github.com/Azure/AzurePublicDataset),
 BurstGPT's (github.com/HPMLL/BurstGPT), Mooncake's (github.com/kvcache-ai/Mooncake, milliseconds)."""
+HASHES = "hash_ids"
+"""The column by which a trace is known as Mooncake's."""
 BLOCK = 512
 """Tokens of a block that a hash of Mooncake's stands for."""
 LONGEST = 2**21
@@ -50,31 +52,46 @@ def rows(file: Path) -> Iterator[Row]:
 
 
 def _jsonl(lines: Any) -> Iterator[Row]:
+    hashed: bool | None = None
     for number, line in enumerate(lines, 1):
-        if len(line) > LINE:
-            raise Refused(f"line {number}", f"at most {LINE:,} characters", "more")
         if not line.strip():
             continue
-        try:
-            table = json.loads(line)
-        except (ValueError, RecursionError):
-            raise Refused(f"line {number}", "a JSON object", line[:40]) from None
-        if not isinstance(table, dict):
-            raise Refused(f"line {number}", "a JSON object", line[:40])
-        row = _row(number, {str(key).lower(): value for key, value in table.items()})
-        hashes = table.get("hash_ids", ())
-        if hashes:
-            if not isinstance(hashes, list) or not all(type(each) is int for each in hashes):
-                raise Refused(f"line {number}: hash_ids", "whole numbers", str(hashes)[:40])
+        table = _object(number, line)
+        if hashed is None:
+            hashed = HASHES in table
+        if hashed is not (HASHES in table):
+            raise Refused(f"line {number}", f"{HASHES} in every line or in none", ", ".join(table)[:60])
+        row = _row(number, table)
+        if hashed:
             # Mooncake counts milliseconds.
-            row = row._replace(sent=row.sent / 1000, hashes=tuple(hashes))
+            row = row._replace(sent=row.sent / 1000, hashes=_hashes(number, table[HASHES]))
         yield row
 
 
+def _object(number: int, line: str) -> dict[str, Any]:
+    if len(line) > LINE:
+        raise Refused(f"line {number}", f"at most {LINE:,} characters", "more")
+    try:
+        table = json.loads(line)
+    except (ValueError, RecursionError):
+        table = None
+    if not isinstance(table, dict):
+        raise Refused(f"line {number}", "a JSON object", line[:40])
+    return {str(key).lower(): value for key, value in table.items()}
+
+
+def _hashes(number: int, found: Any) -> tuple[int, ...]:
+    if not isinstance(found, list) or not all(type(each) is int for each in found):
+        raise Refused(f"line {number}: {HASHES}", "whole numbers", str(found)[:40])
+    return tuple(found)
+
+
 def _csv(lines: Any) -> Iterator[Row]:
-    reader = csv.DictReader(lines)
-    for number, table in enumerate(reader, 2):
-        yield _row(number, {str(key).strip().lower(): value for key, value in table.items()})
+    for number, cells in enumerate(csv.DictReader(lines), 2):
+        table = {str(key).strip().lower(): value for key, value in cells.items()}
+        if HASHES in table:
+            raise Refused("--trace", f"JSON lines where there are {HASHES}", "a .csv")
+        yield _row(number, table)
 
 
 def _row(number: int, table: Mapping[str, Any]) -> Row:

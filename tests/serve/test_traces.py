@@ -46,6 +46,13 @@ def test_mooncake(tmp_path: Path) -> None:
     assert (row.sent, row.hashes) == (27.482, (46, 47))
 
 
+def test_a_prompt_without_whole_blocks_comes_in_milliseconds_too(tmp_path: Path) -> None:
+    """What a trace counts in is of its columns, and not of what one row has in them."""
+    file, rest = tmp_path / "mooncake.jsonl", '"input_length": 40, "output_length": 5, "hash_ids"'
+    file.write_text(f'{{"timestamp": 3000, {rest}: []}}\n{{"timestamp": 27000, {rest}: [1]}}\n')
+    assert [(row.sent, row.hashes) for row in rows(file)] == [(3.0, ()), (27.0, (1,))]
+
+
 def test_published_traces_are_read_whole() -> None:
     traces = folder() / "measured" / "traces"
     assert len(list(rows(traces / "azure2023_conv.csv.gz"))) == 19_366
@@ -64,6 +71,12 @@ def test_published_traces_are_read_whole() -> None:
         ("a.jsonl", "{"),
         ("a.jsonl", "[1]"),
         ("a.jsonl", '{"timestamp": 1, "input_length": 3, "output_length": 2, "hash_ids": ["x"]}'),
+        ("a.jsonl", '{"timestamp": 1, "input_length": 3, "output_length": 2, "hash_ids": null}'),
+        (
+            "a.jsonl",
+            '{"sent": 1, "input": 3, "output": 2}\n{"sent": 1, "input": 3, "output": 2, "hash_ids": []}',
+        ),
+        ("a.csv", "timestamp,input_length,output_length,hash_ids\n1,2,3,[4]\n"),
         ("a.txt", "sent,input,output\n1,1,2\n"),
         ("a.csv.gz", "no gzip"),
     ],
