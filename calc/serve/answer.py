@@ -74,7 +74,7 @@ def answer(service: Service, workload: Workload, decode: Service | None = None, 
 
     workers: who simulates the replicas, with the same answer; prompts and answers apart are one simulation.
 
-    Errors: Refused for a steady rate beyond what the service can answer.
+    Errors: Refused for a sequence longer than attention is known of.
     """
     longest = max(each.input + each.output for each in workload.requests)
     mean, last = workload.mean_input, workload.mean_output
@@ -90,7 +90,7 @@ def answer(service: Service, workload: Workload, decode: Service | None = None, 
 
 
 def check_rate(service: Service, decode: Service | None, rate: float, input: float, output: float) -> None:
-    """Errors: Refused, with the capacity, for a rate that lasts and cannot be answered."""
+    """Errors: Refused, with the capacity, for a rate that lasts and cannot be answered, and for sequences too long."""
     if min(_running(service, input, output), _running(decode or service, input, output)) < 1:
         return
     most = _capacity(service, decode, input, output)

@@ -18,7 +18,7 @@ from calc.serve.rates import LLAMA_CPP, Constants, rates_of, request_seconds
 from calc.serve.running import Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
-from calc.serve.work import Work, work_of
+from calc.serve.work import LONGEST, Work, work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
@@ -101,7 +101,12 @@ class Service:
         return cache_room(self.rank, self.device, self.engine, self.budget)
 
     def blocks(self, tokens: float) -> int:
-        """Pages of the cache of one replica, counted as sequences of so many tokens take them."""
+        """Pages of the cache of one replica, counted as sequences of so many tokens take them.
+
+        Errors: Refused for sequences longer than attention is known of.
+        """
+        if tokens > LONGEST:
+            raise Refused("sequence", f"at most {LONGEST:,} tokens of prompt and answer", f"{tokens:,.0f}")
         if self.room <= 0:
             return 0
         each = cached_bytes(self.rank, self.engine, tokens)
@@ -110,7 +115,7 @@ class Service:
 
     def running(self, input: float, output: float) -> float:
         """Sequences of one replica that run at once: what the cache holds of such that are half-way, or the engine's
-        limit."""
+        limit. Errors: Refused as `blocks` does."""
         pages = math.ceil((input + output / 2) / self.engine.block)
         if self.blocks(input + output) < math.ceil((input + output) / self.engine.block):
             return 0.0

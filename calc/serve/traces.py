@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
+from calc.serve.work import LONGEST
 
 COLUMNS = {
     "sent": ("sent", "timestamp", "arrival", "arrival_time", "time"),
@@ -23,7 +24,6 @@ HASHES = "hash_ids"
 """The column by which a trace is known as Mooncake's."""
 BLOCK = 512
 """Tokens of a block that a hash of Mooncake's stands for."""
-LONGEST = 2**21
 LINE = 2**20
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST = 2**21
-"""Tokens of the longest sequence that curves reach."""
+"""Tokens of the longest sequence that curves reach; longer ones are refused."""
 STEPS = 8
 """Lengths of a curve between n and 2 n: a square read between two of them is 0.1 % off."""
 LAUNCHED_ALONE = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope", "route")

@@ -94,6 +94,15 @@ def test_bad_words(run: Run, words: tuple[str, ...], said: str) -> None:
     assert said in err
 
 
+@pytest.mark.parametrize("load", [("--concurrency", "1"), ("--rate", "0.001")])
+def test_sequences_beyond_what_attention_is_known_of_are_refused(run: Run, load: tuple[str, str]) -> None:
+    """Of two million tokens, prompt and answer together, and not of what one of them has."""
+    words = ("--gpu", "h200", "--input", "2097000", "--spread", "0", *load)
+    code, out, err = run("qwen3-0.6b", *words, "--output", "153")
+    assert (code, out) == (2, "")
+    assert err == "error: sequence: expected at most 2,097,152 tokens of prompt and answer, found 2,097,153\n"
+
+
 def test_a_model_that_generates_nothing_reads_prompts_alone(run: Run) -> None:
     words = ("--gpu", "h100-sxm", "--input", "512", "--concurrency", "16", "--json")
     code, out, _ = run("bert-base", *words, "--output", "1")

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from calc.architectures.models import load_model
+from calc.errors import Refused
+from calc.plan.serving import Objective, Wish, search
+from calc.serve.answer import answer, capacity_of
 from calc.serve.layout import layout_of
 from calc.serve.service import Service, service_of
+from calc.serve.work import LONGEST
+from calc.serve.workload import closed_loop
 from calc.spec.run.engines import engine_named
+from tests.serve.services import llama
 
 D, TOKEN = 4096, 32 * 2 * 8 * 128 * 2
 """Llama-3.1-8B: elements of its residual stream, and bytes that its 32 layers cache of a token in 16 bits."""
@@ -36,3 +42,18 @@ def test_a_step_that_takes_all_memory_leaves_no_room() -> None:
     """A million tokens of 49 kB each are 51 GB, beside 16 of weights."""
     assert _service(2**21).room < 0 < _service(2**20).room
     assert _service(2**21).running(1000, 100) == 0
+
+
+def test_the_longest_sequence_is_the_same_to_all_who_ask() -> None:
+    """Two million tokens: to closed forms, simulations, plans and traces alike."""
+    service = llama()
+    assert service.running(LONGEST - 1, 1) == service.running(LONGEST, 0) == 0
+    for ask in (
+        lambda: service.blocks(LONGEST + 1),
+        lambda: service.running(LONGEST, 1),
+        lambda: capacity_of(service, LONGEST, 1),
+        lambda: answer(service, closed_loop(1, LONGEST, 1, 1)),
+        lambda: search(Wish(service.spec, ("h100-sxm",), (1, 1), LONGEST, 1, Objective())),
+    ):
+        with pytest.raises(Refused, match="sequence: expected at most 2,097,152 tokens of prompt and answer"):
+            ask()
