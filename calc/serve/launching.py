@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from calc.errors import Refused
 from calc.serve.service import Service
+from calc.spec.run.engines import Engine, engine_named
 
 Lines = list[str]
 
@@ -16,7 +17,8 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
 
     tool: one of TOOLS. longest: tokens of a mean sequence; there is room for a tenth more. running: sequences at once,
     of each service.
-    Errors: Refused for an unknown tool, and for prompts apart where it has no word for them.
+    Errors: Refused for an unknown tool, for prompts apart where it has no word for them, and for a format of the cache
+    that its engine has none for.
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
@@ -27,9 +29,30 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
 
 def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
     """What the lines leave to who starts them, one sentence each."""
-    form = services[0].form.name
-    if form not in PLAIN and not (form in MADE and tool in MAKERS):
+    first, last, engine = services[0], services[-1], _engine(tool)
+    form, plain = first.form.name, first.form.name in PLAIN
+    if not plain and not (form in MADE and tool in MAKERS):
         yield f"planned in {form}: name a checkpoint in that format, or other weights are loaded than were planned"
+    if not plain and engine.cache_words.get(first.cache) == "auto":
+        yield f"keys and values are planned in {first.cache}: a checkpoint that names another format for them gets that"
+    if last.guessing.tokens:
+        guessed = f"planned with {last.guessing.tokens} tokens guessed a step, and started without"
+        yield f"{guessed}: name what guesses them by {engine.speculation}"
+    if engine.name != last.engine.name:
+        yield f"planned under {last.engine.name}, and not under {engine.name}"
+
+
+def _engine(tool: str) -> Engine:
+    """What runs the model below a tool."""
+    return engine_named(tool if tool in ("sglang", "trtllm") else "vllm")
+
+
+def _cache(tool: str, service: Service) -> str:
+    """What an engine calls the format of the planned cache. Errors: Refused where it has no word for it."""
+    words = _engine(tool).cache_words
+    if service.cache not in words:
+        raise Refused("--as", f"a cache in {' or '.join(words)} under {tool}", service.cache)
+    return words[service.cache]
 
 
 PLAIN = ("bf16", "fp16", "fp32")
@@ -54,7 +77,7 @@ def _vllm_options(service: Service, longest: int, running: int) -> str:
         f"--max-num-seqs {running}",
         f"--max-num-batched-tokens {service.budget}",
         f"--gpu-memory-utilization {service.engine.memory_fraction}",
-        "--kv-cache-dtype fp8" * (service.cache == "fp8"),
+        f"--kv-cache-dtype {_cache('vllm', service)}",
     ]
     return " ".join(filter(None, words))
 
@@ -83,7 +106,7 @@ def _sglang(model: str, services: Sequence[Service], longest: int, running: Sequ
         f"--max-running-requests {running[0]}",
         f"--chunked-prefill-size {service.budget}",
         f"--mem-fraction-static {service.engine.memory_fraction}",
-        "--kv-cache-dtype fp8_e4m3" * (service.cache == "fp8"),
+        f"--kv-cache-dtype {_cache('sglang', service)}",
     ]
     return [" ".join(filter(None, words))]
 
@@ -100,6 +123,7 @@ def _trtllm(model: str, services: Sequence[Service], longest: int, running: Sequ
         f"--ep_size {layout.ep}" * (layout.ep > 1),
         f"--max_batch_size {running[0]} --max_num_tokens {service.budget} --max_seq_len {longest}",
         f"--kv_cache_free_gpu_memory_fraction {service.engine.memory_fraction}",
+        f"--kv_cache_dtype {_cache('trtllm', service)}",
     ]
     return [" ".join(filter(None, words))]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -40,7 +41,8 @@ class Engine:
     keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
     are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
     ahead: whether it lays the next step while one runs, so that who comes meanwhile waits for a step more.
-    allocation: None where it is not known to the byte.
+    cache_words: formats of keys and values -> what its option calls them. speculation: the option that says what
+    guesses tokens; "" where it is not known. allocation: None where it is not known to the byte.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Engine:
     cache: str
     scatter: float
     ahead: bool
+    cache_words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    speculation: str = ""
     allocation: Allocation | None = None
 
 

@@ -1,0 +1,124 @@
+"""Command lines of engines say all that was planned, in words that engines know, or it is said what they leave out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from calc.architectures.models import load_model
+from calc.errors import Refused
+from calc.serve.launching import TOOLS, cautions, launch
+from calc.serve.layout import layout_of
+from calc.serve.service import Guessing, Service, service_of
+
+KNOWN = {
+    "vllm": {
+        "--tensor-parallel-size",
+        "--pipeline-parallel-size",
+        "--data-parallel-size",
+        "--enable-expert-parallel",
+        "--max-model-len",
+        "--max-num-seqs",
+        "--max-num-batched-tokens",
+        "--gpu-memory-utilization",
+        "--kv-cache-dtype",
+        "--quantization",
+    },
+    "sglang": {
+        "--model-path",
+        "--tp-size",
+        "--pp-size",
+        "--dp-size",
+        "--enable-dp-attention",
+        "--ep-size",
+        "--context-length",
+        "--max-running-requests",
+        "--chunked-prefill-size",
+        "--mem-fraction-static",
+        "--kv-cache-dtype",
+        "--quantization",
+    },
+    "trtllm": {
+        "--tp_size",
+        "--pp_size",
+        "--ep_size",
+        "--max_batch_size",
+        "--max_num_tokens",
+        "--max_seq_len",
+        "--kv_cache_free_gpu_memory_fraction",
+        "--kv_cache_dtype",
+    },
+}
+"""Options that the engines' documentation lists (vLLM 0.15, SGLang 0.5, TensorRT-LLM's main of
+March 2026): all that tell what was planned."""
+
+
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "dynamo": "vllm", "llm-d": "vllm"}
+
+
+def planned(tool: str, dtype: str = "fp8", cache: str | None = None) -> Service:
+    """Experts over all GPUs of two stages, of two groups of attention but where a line cannot say them."""
+    spec = load_model("qwen3-30b-a3b")
+    layout = layout_of(spec, tp=2, pp=2, attention_dp=1 if tool == "trtllm" else 2, ep=2)
+    return service_of(spec, "h200", layout, ENGINES[tool], dtype, cache)
+
+
+def line(tool: str, service: Service) -> str:
+    return " ".join(launch(tool, "path/to/model", [service], 1280, [16]))
+
+
+@pytest.mark.parametrize("tool", list(KNOWN))
+def test_every_option_is_said_and_known(tool: str) -> None:
+    words = line(tool, planned(tool)).split()
+    assert {word for word in words if word.startswith("--")} == KNOWN[tool]
+
+
+@pytest.mark.parametrize("tool", list(TOOLS))
+def test_lines_name_the_model_and_how_many_run(tool: str) -> None:
+    text = line(tool, planned(tool))
+    assert "path/to/model" in text
+    assert re.search(r"(max[-_]num[-_]seqs|max-running-requests|max_batch_size)(\s+-)? 16\b", text)
+
+
+@pytest.mark.parametrize(
+    ("tool", "cache", "said"),
+    [
+        ("vllm", "bf16", "--kv-cache-dtype auto"),
+        ("vllm", "fp8", "--kv-cache-dtype fp8"),
+        ("dynamo", "fp8", "--kv-cache-dtype fp8"),
+        ("sglang", "bf16", "--kv-cache-dtype bf16"),
+        ("sglang", "fp8", "--kv-cache-dtype fp8_e4m3"),
+        ("trtllm", "bf16", "--kv_cache_dtype auto"),
+        ("trtllm", "fp8", "--kv_cache_dtype fp8"),
+        ("trtllm", "nvfp4", "--kv_cache_dtype nvfp4"),
+    ],
+)
+def test_the_planned_format_of_the_cache_is_said(tool: str, cache: str, said: str) -> None:
+    assert f"{said} " in f"{line(tool, planned(tool, cache=cache))} "
+
+
+@pytest.mark.parametrize(("tool", "cache"), [("vllm", "int8"), ("llm-d", "nvfp4"), ("sglang", "nvfp4")])
+def test_a_cache_that_an_engine_has_no_word_for_is_refused(tool: str, cache: str) -> None:
+    with pytest.raises(Refused, match=f"--as: expected a cache in bf16 or fp8 under .*found {cache}"):
+        line(tool, planned(tool, cache=cache))
+
+
+@pytest.mark.parametrize(("tool", "option"), [("vllm", "--speculative-config"), ("sglang", "--speculative-algorithm")])
+def test_planned_guesses_are_said_not_to_be_started(tool: str, option: str) -> None:
+    plain = planned(tool)
+    guessing = replace(plain, guessing=Guessing(3, 0.7, 0.1))
+    (said,) = set(cautions(tool, [guessing])) - set(cautions(tool, [plain]))
+    assert said == f"planned with 3 tokens guessed a step, and started without: name what guesses them by {option}"
+
+
+def test_what_a_checkpoint_decides_is_said() -> None:
+    """An 8-bit checkpoint may name a cache of its own; plain ones name none, and SGLang is told."""
+    narrow, plain = planned("vllm"), planned("vllm", dtype="bf16")
+    assert list(cautions("vllm", [plain])) == []
+    assert list(cautions("vllm", [narrow])) == [
+        "keys and values are planned in bf16: a checkpoint that names another format for them gets that"
+    ]
+    assert list(cautions("sglang", [planned("sglang")])) == []
+    assert "planned under vllm, and not under sglang" in list(cautions("sglang", [plain]))
