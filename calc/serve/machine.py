@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calc.errors import Refused
-from calc.serve.rates import SERIAL, Constants, constants, step_seconds
+from calc.serve.rates import host_of
 from calc.serve.step import Rates
 from calc.time import kernel_seconds, matmul, pass_over, speed_of
 from calc.time.device.profile import Profile
@@ -25,10 +25,9 @@ class Machine:
     link_one_way: float | None = None
 
 
-def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | None = None) -> Rates:
+def machine_rates(profile: Profile, dtype: str, engine: str) -> Rates:
     """The rates of one rank on a machine whose profile was measured: products, passes and launches as they ran there,
     the host's overheads as the engine's constants say. Errors: Refused for a format that was not measured."""
-    known = constants() if given is None else given
     speed = speed_of(profile)
     product = matmul(PRODUCT, PRODUCT, PRODUCT, dtype)
     one_pass = pass_over("add", PASSED, dtype)
@@ -56,9 +55,7 @@ def machine_rates(profile: Profile, dtype: str, engine: str, given: Constants | 
         latency=0.0,
         stage_link=bandwidth,
         stage_latency=0.0,
-        step=step_seconds(engine, given),
-        sequence=0.0 if engine in SERIAL else known["sequence"],
-        serial=known["sequence"] if engine in SERIAL else 0.0,
+        **host_of(engine)._asdict(),
         skew=0.0,
         evenness=1.0,
         gathering=1.0,

@@ -139,9 +139,7 @@ def rates_of(
         latency=sums.begins,
         stage_link=hops.bandwidth,
         stage_latency=hops.begins,
-        step=fitted.of("step", engine),
-        sequence=0.0 if engine in SERIAL else fitted.of("sequence", engine),
-        serial=fitted.of("sequence", engine) if engine in SERIAL else 0.0,
+        **host_of(engine, known)._asdict(),
         skew=known["skew"],
         evenness=min(known["evenness"], 1.0),
         gathering=known["gathering"],
@@ -160,10 +158,21 @@ def _of_kind(known: Constants, name: str) -> float:
     return judged().get(name, 1.0) if found is None else found
 
 
-def step_seconds(engine: str, given: Constants | None = None) -> float:
-    """Seconds of the host that an engine takes for a step."""
-    known = constants_of(engine) if given is None else given
-    return known["step"] * _of_kind(known, f"step.{engine}")
+class Host(NamedTuple):
+    """Seconds that an engine's host takes: `step`, of each step; of each sequence in it, while the device works
+    (`sequence`) or while it does not (`serial`)."""
+
+    step: float
+    sequence: float
+    serial: float
+
+
+def host_of(engine: str, given: Constants | None = None) -> Host:
+    """What the host of an engine takes, whatever the device is."""
+    fitted = Fitted(constants_of(engine) if given is None else given)
+    each = fitted.of("sequence", engine)
+    alone = engine in SERIAL
+    return Host(fitted.of("step", engine), 0.0 if alone else each, each if alone else 0.0)
 
 
 def interval_of(name: str, engine: str) -> tuple[float, float, float]:
