@@ -34,6 +34,9 @@ SYMBOLS = (
     Symbol("n_positions", "P", "positions", "rows of the learned position embedding"),
     Symbol("d_per_layer", "d_{pl}", "elements", "width of the input that every layer has of its own"),
     Symbol("window", "W", "tokens", "length of a sliding attention window"),
+    Symbol("position_rows", "r_P", "rows", "rows of the grid that positions of patches are learned for"),
+    Symbol("position_columns", "c_P", "columns", "columns of the grid that positions of patches are learned for"),
+    Symbol("position_side", "s_P", "patches", "patches along a side of a window whose places are learned"),
     Symbol("window_side", "W_p", "patches", "side of a window of patches that see one another"),
     Symbol(
         "d_relative_bias",

@@ -24,7 +24,7 @@ from reference_models.blocks.pooling import Pool
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
-from reference_models.blocks.windows import Merging
+from reference_models.blocks.windows import merging
 from reference_models.cache import Cache
 from reference_models.layer import Layer, run_layer
 from reference_models.layer_streams import add_streams, alternate
@@ -91,7 +91,7 @@ class StackOfLayers(nn.Module):
         merges, width, names = nn.ModuleDict(), spec.d_model, [layer.group.name for layer in self.layers]
         for group in spec.layers:
             if group.merge is not None:
-                merges[group.name] = Merging(group.merge, width)
+                merges[group.name] = merging(group.merge, width)
                 width = group.merge.d_merged
         self.ahead = {names.index(name): name for name in merges}
         if merges:

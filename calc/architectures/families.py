@@ -81,6 +81,7 @@ FAMILIES: dict[str, str] = {
     "dinov3_vit": "dinov3_vit",
     "swin": "swin",
     "swinv2": "swin",
+    "sam2_hiera_det_model": "sam2",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "clip": "clip",
     "clip_text_model": "clip",

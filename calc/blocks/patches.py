@@ -5,8 +5,8 @@ from __future__ import annotations
 from calc import checks
 from calc.blocks.front_output import FrontOutput
 from calc.errors import Refused
-from calc.sizes import Size, ceil_div, floor_div
-from calc.spec import Patches
+from calc.sizes import Size, ceil_div, floor_div, holds, is_symbolic
+from calc.spec import Patches, WindowedPositions
 from calc.spec.load import Load
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
@@ -18,7 +18,7 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
     the patches that are not masked.
 
     FLOPs 2 * batch * rows * columns * d_model * channels * frames * patch_height * patch_width; rows are
-    floor((height - patch_height) / stride_height) + 1, as in torch's Conv2d without padding. Pixels need no gradient.
+    floor((height + 2 * padding - patch_height) / stride_height) + 1, as in torch's Conv2d. Pixels need no gradient.
     Errors: Refused, where it is asked what autograd keeps, for another size of picture than positions are learned for.
     """
     rows, columns = grid(spec, load)
@@ -42,6 +42,8 @@ def patches(t: Trace, spec: Patches, vocab_size: Size, d_model: Size, load: Load
         t.parameters("mask", (t.weight("mask.weight", d_model, of="embedding"),), 0, d_model)
     if spec.n_positions is not None:
         x = t.add("position_add", x, _positions(t, spec, rows * columns, d_model, load), of="positional")
+    if spec.windowed is not None:
+        x = t.add("position_add", x, _windowed(t, spec.windowed, rows, columns, d_model), of="positional")
     if spec.n_registers:
         vectors = t.weight("registers.weight", spec.n_registers, d_model, of="embedding")
         registers = t.parameters("registers", (vectors,), load.batch * spec.n_registers, d_model)
@@ -86,6 +88,24 @@ def _positions(t: Trace, spec: Patches, n: Size, d_model: Size, load: Load) -> T
     return found if spec.position_tables > 1 else fitted(t, found, load)
 
 
+def _windowed(t: Trace, spec: WindowedPositions, rows: Size, columns: Size, d_model: Size) -> Tensor:
+    """[rows * columns, d_model]: what lies between learned vectors of a grid, and those of a place in its window.
+
+    Errors: Refused for rows or columns that windows do not cover without a rest: transformers then has no positions.
+    """
+    for patches in (rows, columns):
+        if not is_symbolic(patches) and not is_symbolic(spec.side) and holds(patches % spec.side > 0):
+            raise Refused("image", f"whole windows of {spec.side} patches", f"{patches} patches along a side")
+    n = rows * columns
+    far = t.weight("position.weight", spec.rows * spec.columns, d_model, of="positional")
+    near = t.weight("window.weight", spec.side**2, d_model, of="positional")
+    found = [
+        t.parameters(name, (weight,), n, d_model, of="positional")
+        for name, weight in (("position", far), ("window", near))
+    ]
+    return t.add("window_add", *found, of="positional")
+
+
 def fitted(t: Trace, found: Tensor, load: Load) -> Tensor:
     """Positions `found` as a picture of another size takes them, of which it is not known what autograd keeps."""
     if load.image is None:
@@ -102,6 +122,7 @@ def grid(spec: Patches, load: Load) -> tuple[Size, Size]:
     height, width = (spec.height, spec.width) if load.image is None else load.image
     if spec.filled:
         return ceil_div(height, spec.patch_height), ceil_div(width, spec.patch_width)
+    height, width = height + 2 * spec.padding, width + 2 * spec.padding
     rows = patches_along(height, spec.patch_height, spec.stride_height)
     return rows, patches_along(width, spec.patch_width, spec.stride_width)
 

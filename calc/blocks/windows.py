@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.blocks.attention import square_of
+from calc.blocks.pooled_windows import halved, plain_windows, pooled_attention
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, at_least, ceil_div, exact_div, holds, is_symbolic, minimum
-from calc.spec import Merge, Patches, Stack, WindowAttention
+from calc.spec import Merge, Patches, PooledAttention, Stack, WindowAttention
 from calc.spec.load import Load
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Moves
@@ -29,6 +30,8 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
 
     FLOPs of scores and values: 4 * windows * side^4 * d; projections run on what fills windows up too.
     """
+    if spec.plain or spec.side is None:
+        return plain_windows(t, spec, x, load, around)
     rows, columns = around.grid
     windows = load.batch * ceil_div(rows, spec.side) * ceil_div(columns, spec.side)
     places, heads, width = spec.side**2, spec.n_heads, x.width
@@ -64,6 +67,7 @@ def _by_direction(
 
     FLOPs of the numbers that are added to them: 2 * (2 * side - 1)^2 * d_relative_bias * (2 + n_heads).
     """
+    assert spec.side is not None, "plain windows have a program of their own"
     heads, places, each = spec.n_heads, spec.side**2, exact_div(q.width, spec.n_heads)
     q, k = t.normalized("directions", q, k, each=heads)
     scale = _scale(t, heads)
@@ -145,11 +149,15 @@ def _bias(t: Trace, heads: Size, side: Size) -> Tensor:
     return found
 
 
-def merged(t: Trace, name: str, spec: Merge, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
+def merged(
+    t: Trace, name: str, spec: Merge | PooledAttention, x: Tensor, load: Load, around: Surroundings
+) -> tuple[Tensor, Load]:
     """x [batch * rows * columns, d] -> [batch * ceil(rows / 2) * ceil(columns / 2), d_merged], and the load of these.
 
     FLOPs: 8 * d * d_merged for each vector that is made. name: of the group of layers that reads them.
     """
+    if isinstance(spec, PooledAttention):
+        return pooled_attention(t, name, spec, x, load, around)
     rows, columns = (ceil_div(side, 2) for side in around.grid)
     around.grid = rows, columns
     with t.part(f"merges.{name}", x, of="other") as out:
@@ -165,15 +173,20 @@ def check_grid(spec: Stack, load: Load, sides: Grid) -> None:
     """Refuse a picture that in some stage is smaller than a window: the table that is added to scores is as large as
     the window, which transformers then makes smaller. With positions of patches, those that fill up have none."""
     front = spec.embedding
-    if not isinstance(front, Patches) or not any(isinstance(each.mixer, WindowAttention) for each in spec.layers):
+    of_windows = any(isinstance(each.mixer, WindowAttention) or each.merge is not None for each in spec.layers)
+    if not isinstance(front, Patches) or not of_windows:
         return
     if front.filled and front.n_positions is not None and load.image is not None:
         for pixels, patch in zip(load.image, (front.patch_height, front.patch_width), strict=True):
             if not is_symbolic(pixels) and holds(pixels % patch > 0):
                 raise Refused("image", f"whole patches of {patch} pixels, whose positions are known", pixels)
     for group in spec.layers:
-        sides = sides if group.merge is None else (ceil_div(sides[0], 2), ceil_div(sides[1], 2))
-        side = group.mixer.side if isinstance(group.mixer, WindowAttention) else 0
+        if isinstance(group.merge, PooledAttention):
+            sides = halved(group.merge, sides)
+        else:
+            sides = sides if group.merge is None else (ceil_div(sides[0], 2), ceil_div(sides[1], 2))
+        mixer = group.mixer
+        side = mixer.side if isinstance(mixer, WindowAttention) and not mixer.plain and mixer.side is not None else 0
         for patches in sides:
             if not is_symbolic(patches) and not is_symbolic(side) and holds(patches < side):
                 expected = f"at least {side} patches, a window, along each side in {group.name}"

@@ -29,7 +29,7 @@ from calc.spec.linear_attention import LinearAttention
 from calc.spec.mixers import Branch, Parallel
 from calc.spec.model import Adapter, ModelSpec, Tower
 from calc.spec.page import BoxBuckets, Boxes, PageAttention, Picture
-from calc.spec.patches import Patches
+from calc.spec.patches import Patches, WindowedPositions
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled, Shaw
@@ -47,7 +47,7 @@ from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.tiles import Stages, Tiles
 from calc.spec.trajectory import Trajectory
-from calc.spec.windows import Merge, WindowAttention
+from calc.spec.windows import Merge, PooledAttention, WindowAttention
 
 __all__ = [
     "Activation",
@@ -108,6 +108,7 @@ __all__ = [
     "Picture",
     "Placement",
     "Plane",
+    "PooledAttention",
     "PositionConvolution",
     "Prefix",
     "Projection",
@@ -136,4 +137,5 @@ __all__ = [
     "Tower",
     "Trajectory",
     "WindowAttention",
+    "WindowedPositions",
 ]

@@ -15,7 +15,7 @@ from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.residual import Residual
 from calc.spec.shared_block import SharedBlock
-from calc.spec.windows import Merge
+from calc.spec.windows import Merge, PooledAttention
 
 OF_CROSS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "qkv_bias", "k_bias", "out_bias", "causal", "position", "rope"),
@@ -79,7 +79,7 @@ class LayerGroup(Node):
     gates: bool = False
     first_norm: bool = True
     laurel: Dim | None = None
-    merge: Merge | None = None
+    merge: Merge | PooledAttention | None = None
     denoising: Denoising | None = None
     norm: Norm = Norm()
     placement: Placement = "pre"

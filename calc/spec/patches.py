@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+
+
+class WindowedPositions(Node):
+    """Learned vectors of a grid of rows * columns, carried over to all patches (bicubic), to which are added those of
+    the side * side places of a window, the same in every window (Hiera: Bolya et al. 2023, arXiv:2311.05613)."""
+
+    symbols: ClassVar[dict[str, str]] = {
+        "rows": "position_rows",
+        "columns": "position_columns",
+        "side": "position_side",
+    }
+    rows: Dim
+    columns: Dim
+    side: Dim
 
 
 class Patches(Node):
@@ -28,6 +42,7 @@ class Patches(Node):
         al. 2022, arXiv:2111.06377); None: all are seen, and none are chosen.
     norm: on the sum, before the layers (CLIP), or norm_of `patches`, ahead of what is added (GLM-4.1V). special_last:
         the learned vectors stand behind the patches (Llama 4).
+    padding: rows and columns of zeros on each side of the picture. windowed: positions of another kind (SAM 2).
     filled: rows and columns of pixels that fill up the last patches are zeros (Swin), and not left out.
     resize: how the position table is carried over to another size of picture; `bilinear` on straight lines (Step 3.7),
         `bilinear-corners` so that the outermost patches of both grids coincide (Qwen3-VL); `bilinear-smooth` weighs all
@@ -55,6 +70,8 @@ class Patches(Node):
     position_tables: int = Field(default=1, gt=0, le=2)
     resize: Literal["bicubic", "bilinear", "bilinear-corners", "bilinear-smooth"] = "bicubic"
     centered: bool = False
+    padding: int = Field(default=0, ge=0, le=1024)
+    windowed: WindowedPositions | None = None
     filled: bool = False
     norm: Norm | None = None
     norm_of: Literal["sum", "patches"] = "sum"
@@ -71,8 +88,13 @@ class Patches(Node):
             raise Refused("norm_of", "sum, unless patches alone are normed", self.norm_of)
         if self.filled and (self.stride_height or self.stride_width or self.frames > 1 or self.position_tables > 1):
             raise Refused("filled", "false beside strides, several frames or tables", True)
+        beside = self.n_special or self.n_registers or self.masked is not None or self.n_positions is not None
+        if self.windowed is not None and (beside or self.norm is not None):
+            raise Refused("windowed", "null, but of patches alone without further positions or a norm", "positions")
+        if self.padding and (self.filled or self.frames > 1 or self.n_positions is not None):
+            raise Refused("padding", "0 beside learned positions, several frames or patches that are filled", True)
         for side in ("height", "width"):
-            pixels, patch = getattr(self, side), getattr(self, f"patch_{side}")
+            pixels, patch = getattr(self, side) + 2 * self.padding, getattr(self, f"patch_{side}")
             if pixels < patch:
                 raise Refused(side, f"at least the patch's {patch} pixels", pixels)
         return self

@@ -5,8 +5,11 @@ Source: Liu et al. 2021 (arXiv:2103.14030, section 3); transformers 5.23, models
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
+from pydantic import Field, model_validator
+
+from calc.errors import Refused
 from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
 
@@ -21,20 +24,57 @@ class WindowAttention(Node):
     d_relative_bias: those numbers come out of two dense layers, this wide between them; queries and keys then meet by
     direction alone, times one learned number of each head, and keys have no bias (Swin v2: Liu et al. 2022,
     arXiv:2111.09883); None: they stand in a table.
+    plain: nothing is added to the scores, and queries, keys and values come out of one matrix with biases. The heads of
+    each patch meet one another too, as transformers runs it, and nothing reads what comes of that (SAM 2: Ravi et al.
+    2024, arXiv:2408.00714). side None beside it: one window holds the whole picture.
     """
 
     symbols: ClassVar[dict[str, str]] = {"side": "window_side"}
     kind: Literal["window_attention"] = "window_attention"
     n_heads: Dim
-    side: Dim
+    side: Dim | None
     shifted: bool = False
     qkv_bias: bool = True
     d_relative_bias: Dim | None = None
+    plain: bool = False
 
     @property
     def causal(self) -> bool:
         """Patches see those to come."""
         return False
+
+    @model_validator(mode="after")
+    def _plain(self) -> Self:
+        if self.side is None and not self.plain:
+            raise Refused("side", "a size, but of plain windows: tables of numbers are as large as a window", None)
+        if self.plain and (self.shifted or self.d_relative_bias is not None or not self.qkv_bias):
+            raise Refused("plain", "false where windows are shifted, or numbers are added to scores", True)
+        return self
+
+
+class PooledAttention(Node):
+    """The first half of a layer between two stages, which makes one vector of d_merged of stride x stride patches.
+
+    One norm; a matrix, the largest of whose results among those patches is what the stream goes on with; and to it is
+    added attention within windows of side x side patches (None: the whole picture), whose queries are the largest of
+    those of the patches. stride 1: none is pooled, vectors become wider. Heads meet as in plain WindowAttention (Hiera:
+    Ryali et al. 2023, arXiv:2306.00989; transformers 5.23, models/sam2, Sam2MultiScaleBlock).
+    """
+
+    symbols: ClassVar[dict[str, str]] = {"side": "window_side"}
+    d_merged: Dim
+    n_heads: Dim
+    side: Dim | None
+    stride: int = Field(default=2, gt=0, le=64)
+    norm: Norm
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.side is not None and self.side % self.stride:
+            raise Refused("side", f"a multiple of stride = {self.stride}", self.side)
+        if self.d_merged % self.n_heads:
+            raise Refused("n_heads", f"a divisor of the width {self.d_merged}", self.n_heads)
+        return self
 
 
 class Merge(Node):

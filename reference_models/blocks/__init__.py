@@ -65,7 +65,7 @@ from reference_models.blocks.rwkv7 import Rwkv7Mixer
 from reference_models.blocks.tabular import FeatureTokenizer
 from reference_models.blocks.tiles import TileEmbedding
 from reference_models.blocks.trajectory import TrajectoryEmbedding
-from reference_models.blocks.windows import InWindows
+from reference_models.blocks.windows import windows_of
 
 MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Attention: SelfAttention,
@@ -84,7 +84,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Rwkv4: Rwkv4Mixer,
     Rwkv7: Rwkv7Mixer,
     Mla: LatentAttention,
-    WindowAttention: InWindows,
+    WindowAttention: windows_of,
     Parallel: lambda spec, d_model: SideBySide(spec, d_model, MIXERS),
 }
 """(spec, d_model) -> module with a `name`, `new_cache(length)` and `forward(x, step, cache)`."""

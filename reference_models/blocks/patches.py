@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Patches
+from calc.spec import Patches, WindowedPositions
 from reference_models.blocks.linear import NormLayer
 from reference_models.interpolate import interpolated
 from reference_models.step import Step
@@ -17,7 +17,7 @@ from reference_models.support import supported
 FIELDS = (
     *("height", "width", "patch_height", "patch_width", "stride_height", "stride_width", "channels", "frames", "bias"),
     *("n_special", "n_registers", "special_last", "n_positions", "position_tables", "resize", "centered", "norm"),
-    *("mask_vector", "norm_of", "masked", "trained_positions", "filled"),
+    *("mask_vector", "norm_of", "masked", "trained_positions", "filled", "padding", "windowed"),
 )
 """Fields of the spec that are computed here."""
 
@@ -37,7 +37,7 @@ class PatchEmbedding(nn.Module):
         kernel = (spec.patch_height, spec.patch_width)
         stride = (spec.stride_height or spec.patch_height, spec.stride_width or spec.patch_width)
         if spec.frames == 1:
-            self.patch = nn.Conv2d(spec.channels, d_model, kernel, stride, bias=spec.bias)
+            self.patch = nn.Conv2d(spec.channels, d_model, kernel, stride, padding=spec.padding, bias=spec.bias)
         else:
             across = (spec.frames, *kernel)
             self.patch = nn.Conv3d(spec.channels, d_model, across, (spec.frames, *stride), bias=spec.bias)
@@ -51,6 +51,9 @@ class PatchEmbedding(nn.Module):
             tables = () if spec.position_tables == 1 else (spec.position_tables,)
             self.position = Table(*tables, spec.n_positions, d_model)
             self.position.weight.requires_grad_(spec.trained_positions)
+        if spec.windowed is not None:
+            self.position = Table(spec.windowed.rows * spec.windowed.columns, d_model)
+            self.window = Table(spec.windowed.side**2, d_model)
         if spec.norm is not None:
             self.norm = NormLayer(spec.norm, (d_model,))
 
@@ -81,6 +84,8 @@ class PatchEmbedding(nn.Module):
             x = self.norm(x)
         if spec.n_positions is not None:
             x = x + self.positions(rows, columns).to(self.position.weight.dtype)
+        if spec.windowed is not None:
+            x = x + self.in_windows(spec.windowed, rows, columns)
         if spec.n_registers:
             step.places = F.pad(step.places, (spec.n_registers, 0), value=-1)
             x = self._registered(x)
@@ -104,6 +109,13 @@ class PatchEmbedding(nn.Module):
         """x with the registers between the other learned vectors and the patches."""
         ahead, behind = x.split([self.spec.n_special, x.shape[1] - self.spec.n_special], dim=1)
         return torch.cat([ahead, self.registers.weight.expand(len(x), -1, -1), behind], dim=1)
+
+    def in_windows(self, spec: WindowedPositions, rows: int, columns: int) -> Tensor:
+        """[rows * columns, d_model]: the grid's vectors at this size, and those of each place in its window."""
+        grid, window = self.position.weight.T.unflatten(1, (spec.rows, -1)), self.window.weight.T
+        far = F.interpolate(grid[None], size=(rows, columns), mode="bicubic")
+        near = window.unflatten(1, (spec.side, -1)).repeat(1, rows // spec.side, columns // spec.side)
+        return (far[0] + near).flatten(1).T
 
     def positions(self, rows: int, columns: int) -> Tensor:
         """[n_special + rows * columns, d_model] for a picture of so many patches."""

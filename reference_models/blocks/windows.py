@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Attention, Merge, WindowAttention
+from calc.spec import Attention, Merge, PooledAttention, WindowAttention
 from reference_models.blocks.attend import attend
 from reference_models.blocks.directions import add_directions, by_direction, made_bias
 from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.planes import in_windows, out_of_windows
+from reference_models.blocks.pooled_windows import InPlainWindows, Pooling
 from reference_models.step import Step
 from reference_models.support import supported
 
@@ -28,7 +30,8 @@ class InWindows(nn.Module):
     def __init__(self, spec: WindowAttention, d_model: int) -> None:
         super().__init__()
         supported(spec, "n_heads", "side", "shifted", "qkv_bias", "d_relative_bias")
-        self.spec = spec
+        assert spec.side is not None, "plain windows have a module of their own"
+        self.spec, self.side = spec, spec.side
         self.core = Attention(n_heads=spec.n_heads, causal=False, position="none")
         for name in ("q_proj", "k_proj", "v_proj"):
             bias = spec.qkv_bias and not (spec.d_relative_bias and name == "k_proj")
@@ -46,7 +49,7 @@ class InWindows(nn.Module):
         """x [batch, rows * columns, d_model] -> the same shape. Errors: ValueError where no picture has been read."""
         if step.grid is None:
             raise ValueError("windows: expected a front that reads pictures, found none")
-        (rows, columns), side = step.grid, self.spec.side
+        (rows, columns), side = step.grid, self.side
         fill = -rows % side, -columns % side
         shift = side // 2 if self.spec.shifted and min(rows, columns) > side else 0
         plane = F.pad(x.unflatten(1, (rows, columns)), (0, 0, 0, fill[1], 0, fill[0]))
@@ -69,6 +72,16 @@ class InWindows(nn.Module):
     def _heads(self, x: Tensor) -> Tensor:
         """[windows, side^2, d_model] -> [windows, n_heads, side^2, d_head]."""
         return x.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
+
+
+def windows_of(spec: WindowAttention, d_model: int) -> InWindows | InPlainWindows:
+    """The module that twins it."""
+    return (InPlainWindows if spec.plain else InWindows)(spec, d_model)
+
+
+def merging(spec: Merge | PooledAttention, d_model: int) -> Merging | Pooling:
+    """What stands ahead of a stage."""
+    return Pooling(spec, d_model) if isinstance(spec, PooledAttention) else Merging(spec, d_model)
 
 
 class WaysToLie(nn.Module):
@@ -113,18 +126,6 @@ class Merging(nn.Module):
         four = four.flatten(1, 2)
         made = self.dense(self.norm(four)) if self.first else self.norm(self.dense(four))
         return made, replace(step, grid=grid, positions=positions)
-
-
-def in_windows(plane: Tensor, side: int) -> Tensor:
-    """plane [batch, rows, columns, d] -> [batch * windows, side * side, d]."""
-    apart = plane.unflatten(1, (-1, side)).unflatten(3, (-1, side)).transpose(2, 3)
-    return apart.contiguous().flatten(3, 4).flatten(0, 2)
-
-
-def out_of_windows(x: Tensor, side: int, filled: torch.Size) -> Tensor:
-    """The inverse of `in_windows`, for a plane of so many rows and columns."""
-    rows, columns = (each // side for each in filled)
-    return x.unflatten(1, (side, side)).unflatten(0, (-1, rows, columns)).transpose(2, 3).flatten(1, 2).flatten(2, 3)
 
 
 def came_together(filled: torch.Size, side: int, shift: int, x: Tensor) -> Tensor:

@@ -23,6 +23,17 @@ SWIN = {
     "window_size": 4,
     "num_channels": 3,
 }
+HIERA = {
+    "hidden_size": 12,
+    "image_size": [64, 64],
+    "num_channels": 3,
+    "blocks_per_stage": [1, 2, 3, 1],
+    "embed_dim_per_stage": [12, 24, 36, 48],
+    "num_attention_heads_per_stage": [1, 2, 3, 4],
+    "window_size_per_stage": [4, 2, 6, 3],
+    "global_attention_blocks": [4],
+    "window_positional_embedding_background_size": [3, 3],
+}
 SPEECH = {
     "vocab_size": 17,
     "hidden_size": 32,
@@ -187,6 +198,16 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         (
             {"depths": [1, 3], "num_heads": [2, 3], "qkv_bias": False},
             {"image_size": 35, "window_size": 5, "hidden_act": "relu", "num_labels": 5, "layer_norm_eps": 0.03},
+        ),
+    ),
+    "sam2_hiera_det_model": (
+        HIERA,
+        ("Sam2HieraDetModel",),
+        (
+            {"image_size": [96, 64], "num_query_pool_stages": 2, "patch_kernel_size": 5, "patch_padding": 2}
+            | {"global_attention_blocks": [2, 6], "window_positional_embedding_background_size": [2, 5]},
+            {"embed_dim_per_stage": [12, 24, 36, 36], "num_query_pool_stages": 2, "mlp_ratio": 2.5, "num_channels": 1}
+            | {"num_attention_heads_per_stage": [1, 2, 3, 2], "hidden_act": "relu", "layer_norm_eps": 0.03},
         ),
     ),
     "hubert": (

@@ -16,7 +16,8 @@ FOLDS = (
     (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
 )
 STAGED = dict.fromkeys(
-    ("swin", "swinv2"), ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1"))
+    ("swin", "swinv2", "sam2_hiera_det_model"),
+    ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1")),
 )
 """Families whose layers have two numbers, that of their stage and that within it: one bundle for all stages."""
 
@@ -364,6 +365,25 @@ SWIN = _one(
     (r"(?:\w+\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
 )
 
+HIERA = (
+    *_one(
+        (r"patch_embed\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+        (r"pos_embed", "embedding.position.weight"),
+        (r"pos_embed_window", "embedding.window.weight"),
+        (r"blocks\.\d+\.layer_norm2\.(?P<w>\w+)", r"layers.*.channel_norm.\g<w>"),
+        (r"blocks\.\d+\.mlp\.proj_in\.(?P<w>\w+)", r"layers.*.mlp.up_proj.\g<w>"),
+        (r"blocks\.\d+\.mlp\.proj_out\.(?P<w>\w+)", r"layers.*.mlp.down_proj.\g<w>"),
+        (r"blocks\.\d+\.proj\.(?P<w>\w+)", r"merges.*.proj.\g<w>"),
+    ),
+    *(
+        (rf"blocks\.\d+\.{theirs}\.(?P<w>\w+)", (rf"layers.*.{ours}.\g<w>", rf"merges.*.{between}.\g<w>"))
+        for theirs, ours, between in (
+            ("layer_norm1", "attention_norm", "norm"),
+            (r"attn\.qkv", "attention.qkv_proj", "qkv_proj"),
+            (r"attn\.proj", "attention.o_proj", "o_proj"),
+        )
+    ),
+)
 _STAGE2 = r"(?:swinv2\.)?encoder\.layers\.\d+\."
 SWINV2 = _one(
     *(
@@ -389,6 +409,7 @@ SWINV2 = _one(
 RULES: dict[str, Rules] = {
     "swin": SWIN + VIT,
     "swinv2": SWINV2 + SWIN + VIT,
+    "sam2_hiera_det_model": HIERA,
     "vit": VIT,
     "deit": VIT,
     "vit_msn": VIT,

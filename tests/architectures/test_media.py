@@ -142,6 +142,7 @@ def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
         "probe",
         "pos_const",
         "pos_embed",
+        "pos_embed_window",
         "logit_scale",
     )
     return [tuple(p.shape) for name, p in parameters.items() if not name.endswith((*tables, "ctc_head.weight"))]
@@ -151,7 +152,9 @@ def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
 BACKWARD = [
     case
     for case in media_cases()
-    if case[1].endswith(("Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel"))
+    if case[1].endswith(
+        ("HieraDetModel", "Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel")
+    )
     and not case[0].startswith((*SPEAKING, "parakeet"))
 ]
 
@@ -169,6 +172,8 @@ def test_backward(model_type: str, name: str, config: dict[str, Any]) -> None:
 
 def _everything(out: Any) -> Any:
     """The sum of all that a head says."""
+    if "intermediate_hidden_states" in out:
+        return out.last_hidden_state.sum()
     heads = ("cls_logits", "distillation_logits") if "cls_logits" in out else ("logits", "pred_boxes")
     return sum(out[head].sum() for head in heads if head in out)
 
@@ -348,6 +353,15 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("swin", {"depths": [2, 0]}, "depths"),
         ("swin", {"image_size": 33, "use_absolute_embeddings": True}, "image_size"),
         ("swinv2", {"use_absolute_embeddings": True}, "use_absolute_embeddings"),
+        ("sam2_hiera_det_model", {"architectures": ["Sam2Model"]}, "architectures"),
+        ("sam2_hiera_det_model", {"hidden_size": 24}, "hidden_size"),
+        ("sam2_hiera_det_model", {"global_attention_blocks": [3]}, "query_stride"),
+        ("sam2_hiera_det_model", {"window_size_per_stage": [3, 2, 6, 3]}, "query_stride"),
+        ("sam2_hiera_det_model", {"embed_dim_per_stage": [12, 12, 36, 48]}, "query_stride"),
+        ("sam2_hiera_det_model", {"query_stride": [2, 4]}, "query_stride"),
+        ("sam2_hiera_det_model", {"patch_padding": [3, 2]}, "patch_padding"),
+        ("sam2_hiera_det_model", {"blocks_per_stage": [1, 0, 2, 1]}, "blocks_per_stage"),
+        ("sam2_hiera_det_model", {"num_attention_heads_per_stage": [1, 5, 3, 4]}, "embed_dim_per_stage"),
         ("swinv2", {"image_size": [32, 64]}, "image_size"),
         ("detr", {"dilation": True}, "dilation"),
         ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),

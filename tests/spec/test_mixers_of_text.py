@@ -29,10 +29,12 @@ from calc.spec import (
     PageAttention,
     Patches,
     Picture,
+    PooledAttention,
     Projection,
     Restored,
     Tower,
     WindowAttention,
+    WindowedPositions,
 )
 from calc.spec.load import Load
 from tests.architectures.cases_recent import GEMMA3N
@@ -83,6 +85,12 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
             "merge",
         ),
         (lambda: Patches(**PIXELS, filled=True, stride_height=2), "filled"),
+        (lambda: Patches(**PIXELS, n_positions=4, padding=1), "padding"),
+        (lambda: Patches(**PIXELS, n_special=1, windowed=WindowedPositions(rows=2, columns=2, side=2)), "windowed"),
+        (lambda: WindowAttention(n_heads=4, side=None), "side"),
+        (lambda: WindowAttention(n_heads=4, side=2, plain=True, shifted=True), "plain"),
+        (lambda: PooledAttention(d_merged=48, n_heads=4, side=3, norm=Norm()), "side"),
+        (lambda: PooledAttention(d_merged=48, n_heads=5, side=2, norm=Norm()), "n_heads"),
         (lambda: model(of(PAGE), embedding=Embedding(boxes=BOXES)), "embedding"),
         (lambda: model(of(PAGE), PLAIN.model_copy(update={"name": "plain"}), embedding=WHOLE), "mixer"),
         (lambda: model(embedding=Embedding(boxes=Boxes(n_places=9, d_place=5, d_extent=4))), "boxes"),
