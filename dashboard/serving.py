@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from calc.cli.plan_serving import plan_record
-from calc.plan.serving import Objective, ServingPlan, Wish, search
+from calc.plan.serving import search_serving
+from calc.plan.serving_plan import ServingPlan, Slo, Wish
 from calc.spec import ModelSpec
 from dashboard import knobs
 from dashboard.cache import cached
@@ -63,7 +64,7 @@ def found(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
 
     Plans are records as the command line prints them. Errors: Refused where no layout divides the model.
     """
-    every = [search(_wish(spec, wanted, name, dtype)) for name in wanted.devices for dtype in wanted.dtypes]
+    every = [search_serving(_wish(spec, wanted, name, dtype)) for name in wanted.devices for dtype in wanted.dtypes]
     bests = [each.best for each in every if each.best is not None]
     best = max(bests, key=lambda plan: plan.per_gpu, default=None)
     return {
@@ -74,9 +75,9 @@ def found(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
 
 
 def _wish(spec: ModelSpec, wanted: Wanted, device: str, dtype: str) -> Wish:
-    objective = Objective(tpot=wanted.tpot)
+    slo = Slo(tpot=wanted.tpot)
     sizes = ((1, MOST_GPUS), wanted.input, wanted.output)
-    return Wish(spec, [device], *sizes, objective, dtypes=(dtype,), prices={device: wanted.price})
+    return Wish(spec, [device], *sizes, slo, dtypes=(dtype,), prices={device: wanted.price})
 
 
 def _limit(plan: ServingPlan, wanted: Wanted) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from calc.cli import options
 from calc.errors import Refused
 from calc.output.notes import remark
 from calc.output.tables import Table, emit
-from calc.plan.serving import Found, Objective, ServingPlan, Wish, replicas_for, search
+from calc.plan.serving import replicas_for, search_serving
+from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
 from calc.serve.launching import TOOLS, cautions, launch
 from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing
@@ -65,7 +66,7 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
           --output 256 --slo tpot=20ms
     """
     wish = _wish(model, given)
-    found = search(wish)
+    found = search_serving(wish)
     record = _record(found, wish, given)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     if lines and fmt == "table":
@@ -89,7 +90,7 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
         _range(given["gpus"]),
         given["input_"],
         given["output"],
-        objective(given["slo"]),
+        slo(given["slo"]),
         given["engine"],
         given["dtype"],
         given["batched_tokens"] or (None,),
@@ -107,7 +108,7 @@ def _range(text: str) -> tuple[int, int]:
     return low, high
 
 
-def objective(text: str) -> Objective:
+def slo(text: str) -> Slo:
     """What is to be met, of text such as "ttft=500ms,tpot=20ms". Errors: Refused for other text."""
     found = {}
     for part in filter(None, text.split(",")):
@@ -115,7 +116,7 @@ def objective(text: str) -> Objective:
         if match is None:
             raise Refused("--slo", "ttft=TIME or tpot=TIME with commas between them, such as tpot=20ms", part)
         found[match[1]] = float(match[2]) * (1e-3 if match[3] == "ms" else 1.0)
-    return Objective(**found)
+    return Slo(**found)
 
 
 def _prices(text: str | None, devices: list[str]) -> dict[str, float] | None:
@@ -138,7 +139,7 @@ def _record(found: Found, wish: Wish, given: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": wish.spec.name,
         "best": None if best is None else plan_record(best),
-        "simulated": wish.objective.asks,
+        "simulated": wish.slo.asks,
         "replicas": replicas,
         "front": [plan_record(plan) for plan in found.front],
         "tried": found.tried,
@@ -198,7 +199,7 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     shown = [_row(plan) for plan in found.front[::step]]
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.best is None:
-        return [*tables, Table(("", ""), [("best", "none meets the objective")])]
+        return [*tables, Table(("", ""), [("best", "none meets the SLO")])]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"

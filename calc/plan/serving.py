@@ -3,125 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from calc.errors import Refused
+from calc.plan.serving_plan import Found, ServingPlan, Wish
 from calc.serve.answer import answer, steady_of
 from calc.serve.layout import Layout, layout_of
 from calc.serve.rank import at
-from calc.serve.service import Guessing, Service, service_of
+from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec, Moe
 
 LOADS = tuple(2 ** (i / 2) for i in range(23))
 """Requests under way on one replica that are looked at: 1 to 2,048."""
-HOUR, MILLION = 3600.0, 1e6
 PAIRED = 12
 """Readers of prompts that are tried with every maker of answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What must hold of the means. Seconds; None: anything."""
-
-    ttft: float | None = None
-    tpot: float | None = None
-
-    @property
-    def asks(self) -> bool:
-        """Whether anything must hold."""
-        return self.ttft is not None or self.tpot is not None
-
-    def meets(self, ttft: float, tpot: float) -> bool:
-        """Whether both are met."""
-        return (self.ttft is None or ttft <= self.ttft) and (self.tpot is None or tpot <= self.tpot)
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is asked. gpus: of one server, at least and at most. prices: of a GPU of each device, an hour. budgets:
-    tokens of a step that are tried; None: the engine's. apart: whether prompts and answers may have own GPUs."""
-
-    spec: ModelSpec
-    devices: Sequence[str]
-    gpus: tuple[int, int]
-    input: int
-    output: int
-    objective: Objective
-    engines: Sequence[str] = ("vllm",)
-    dtypes: Sequence[str] = ("bf16",)
-    budgets: Sequence[int | None] = (None,)
-    guessing: Guessing | None = None
-    prices: Mapping[str, float] | None = None
-    apart: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ServingPlan:
-    """One way to serve, at one load. services: one, or a reader of prompts and a maker of answers. concurrency:
-    requests under way on one replica. Seconds; requests a second of all its GPUs."""
-
-    services: tuple[Service, ...]
-    concurrency: float
-    ttft: float
-    tpot: float
-    requests: float
-    output: int
-    price: float | None
-
-    @property
-    def gpus(self) -> int:
-        """All GPUs of it."""
-        return sum(service.layout.gpus for service in self.services)
-
-    @property
-    def per_gpu(self) -> float:
-        """Tokens of answers a second and GPU."""
-        return self.requests * self.output / self.gpus
-
-    @property
-    def per_user(self) -> float:
-        """Tokens a second that one user sees."""
-        return 1 / self.tpot
-
-    @property
-    def cost(self) -> float | None:
-        """Money for a million tokens of answers, their prompts included; None without a price."""
-        return None if self.price is None else self.price * self.gpus / HOUR / (self.requests * self.output) * MILLION
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
-    ahead. best: the cheapest that meets the objective, or without prices that with the most tokens a GPU; None where
-    none does. tried: plans that were timed; fitting: of the layouts tried, those that hold the model."""
-
-    front: tuple[ServingPlan, ...]
-    best: ServingPlan | None
-    tried: int
-    layouts: int
-    fitting: int
-
-
-def search(wish: Wish) -> Found:
+def search_serving(wish: Wish) -> Found:
     """Every plan. Errors: Refused where no layout divides the model, or a device lacks a price."""
     if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
         raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
-    services = [service for service in _services(wish) if service.layout.gpus <= wish.gpus[1]]
+    services = list(_services(wish))
     if not services:
         raise Refused("--gpus", "a number of GPUs that divides the model", f"{wish.gpus[0]}..{wish.gpus[1]}")
     holding = [each for each in services if each.running(wish.input, wish.output) >= 1]
     plans = [plan for service in holding for plan in _loads(wish, service)]
     if wish.apart:
         plans += _apart(wish, holding)
-    meeting = sorted((plan for plan in plans if wish.objective.meets(plan.ttft, plan.tpot)), key=_worth)
-    best = _confirmed(wish, meeting) if wish.objective.asks else next(iter(meeting), None)
+    meeting = sorted((plan for plan in plans if wish.slo.meets(plan.ttft, plan.tpot)), key=_worth)
+    best = _confirmed(wish, meeting) if wish.slo.asks else next(iter(meeting), None)
     return Found(_front(plans), best, len(plans), len(services), len(holding))
 
 
 def _confirmed(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
-    """The first of some plans that meets the objective request by request too, as `serve` simulates it: the closed form
+    """The first of some plans that meets the SLO request by request too, as `serve` simulates it: the closed form
     has no queue of prompts that come together."""
     missed: dict[int, float] = {}
     for plan in plans:
@@ -129,7 +46,7 @@ def _confirmed(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
         if plan.concurrency >= missed.get(kind, math.inf):
             continue  # more users at once do not see less
         found = _simulated(wish, plan)
-        if wish.objective.meets(found.ttft, found.tpot):
+        if wish.slo.meets(found.ttft, found.tpot):
             return found
         missed[kind] = plan.concurrency
     return None

@@ -91,15 +91,11 @@ def answer(service: Service, workload: Workload, decode: Service | None = None, 
 
 def check_rate(service: Service, decode: Service | None, rate: float, input: float, output: float) -> None:
     """Errors: Refused, with the capacity, for a rate that lasts and cannot be answered, and for sequences too long."""
-    if min(_running(service, input, output), _running(decode or service, input, output)) < 1:
+    if min(each.running(input, output) for each in (service, decode or service)) < 1:
         return
     most = _capacity(service, decode, input, output)
     if rate >= most:
         raise Refused("--rate", f"fewer than the {most:.4g} requests a second that it can answer", rate)
-
-
-def _running(service: Service, input: float, output: float) -> float:
-    return service.running(input, output)
 
 
 def _too_small(service: Service, tokens: int) -> bool:

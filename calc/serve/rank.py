@@ -82,8 +82,6 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
     for matrix in work.matrices:
         tp = layout.moe_tp if matrix.expert else layout.tp
         place = _place(matrix.kind, matrix.expert, form, work)
-        if matrix.kind == "channel" and layout.attention_dp > 1:
-            tp = layout.tp
         sums[place] += matrix.elements(tp) * matrix.calls
         shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * width_of[place]
     tp, share = layout.tp, 1 / layout.tp

@@ -10,9 +10,10 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.cli import main
-from calc.cli.plan_serving import objective
+from calc.cli.plan_serving import slo as read_slo
 from calc.errors import Refused
-from calc.plan.serving import Objective, Wish, replicas_for, search
+from calc.plan.serving import replicas_for, search_serving
+from calc.plan.serving_plan import Slo, Wish
 from calc.serve.answer import answer
 from calc.serve.layout import layout_of
 from calc.serve.service import service_of
@@ -24,14 +25,14 @@ WISH = Wish(
     (1, 4),
     1024,
     256,
-    Objective(ttft=1.0, tpot=0.02),
+    Slo(ttft=1.0, tpot=0.02),
     dtypes=("bf16", "fp8"),
     prices={"h100-sxm": 2.0, "l4": 0.5},
 )
 
 
 def test_the_front_and_the_best() -> None:
-    found = search(WISH)
+    found = search_serving(WISH)
     speeds = [(plan.per_gpu, plan.per_user) for plan in found.front]
     assert speeds == sorted(speeds, reverse=True, key=lambda each: each[0])
     assert [user for _, user in speeds] == sorted(user for _, user in speeds)
@@ -44,7 +45,7 @@ def test_the_front_and_the_best() -> None:
 
 def test_the_best_is_what_serve_says() -> None:
     """The plan's closed form beside the simulation of the same service at that load."""
-    best = search(WISH).best
+    best = search_serving(WISH).best
     assert best is not None
     load = round(best.concurrency)
     report = answer(best.services[0], closed_loop(load, 1024, 256, 20 * load, 0.5)).report
@@ -55,7 +56,7 @@ def test_the_best_is_what_serve_says() -> None:
 def test_what_does_not_fit_is_not_planned() -> None:
     from dataclasses import replace
 
-    found = search(replace(WISH, spec=load_model("llama-3-70b"), devices=("l4",), gpus=(1, 1)))
+    found = search_serving(replace(WISH, spec=load_model("llama-3-70b"), devices=("l4",), gpus=(1, 1)))
     assert found.fitting == 0
     assert found.front == ()
     assert found.best is None
@@ -75,21 +76,21 @@ def test_servers_have_as_many_gpus_as_were_asked(model: str, gpus: tuple[int, in
     from dataclasses import replace
 
     wish = replace(WISH, spec=load_model(model), devices=("h200",), prices=None, dtypes=("bf16",), gpus=gpus)
-    assert {plan.gpus for plan in search(wish).front} == sizes
+    assert {plan.gpus for plan in search_serving(wish).front} == sizes
 
 
 def test_a_number_of_gpus_that_no_layout_has_is_refused() -> None:
     from dataclasses import replace
 
     with pytest.raises(Refused, match=r"--gpus: .*5\.\.5"):
-        search(replace(WISH, gpus=(5, 5)))
+        search_serving(replace(WISH, gpus=(5, 5)))
 
 
 def test_prompts_apart_make_steadier_answers() -> None:
     from dataclasses import replace
 
     wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 8), input=16384, output=256)
-    together, apart = search(wish), search(replace(wish, apart=True))
+    together, apart = search_serving(wish), search_serving(replace(wish, apart=True))
     assert apart.tried > together.tried
     assert any(len(plan.services) == 2 for plan in apart.front)
     assert all(plan.gpus <= 8 for plan in apart.front)
@@ -99,11 +100,11 @@ def test_a_device_without_a_price_is_refused() -> None:
     from dataclasses import replace
 
     with pytest.raises(Refused, match="--price"):
-        search(replace(WISH, prices={"l4": 1.0}))
+        search_serving(replace(WISH, prices={"l4": 1.0}))
 
 
 def test_replicas() -> None:
-    best = search(WISH).best
+    best = search_serving(WISH).best
     assert best is not None
     assert replicas_for(best, best.requests * 0.79, 0.2) == 1
     assert replicas_for(best, best.requests * 0.81, 0.2) == 2
@@ -145,7 +146,7 @@ def test_the_best_is_what_serve_says_of_it(run: Run, slo: str) -> None:
     report = answer(service, closed_loop(users, 1024, 256, closed_count(users), service.engine.scatter)).report
     assert report is not None
     assert (best["ttft"], best["tpot"]) == pytest.approx((report.ttft.mean, report.tpot.mean))
-    assert objective(slo).meets(best["ttft"], best["tpot"])
+    assert read_slo(slo).meets(best["ttft"], best["tpot"])
 
 
 def test_what_starts_it_stands_alone_and_in_its_format(run: Run) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
-from calc.plan.serving import Objective, Wish, search
+from calc.plan.serving import search_serving
+from calc.plan.serving_plan import Slo, Wish
 from calc.serve.answer import answer, capacity_of
 from calc.serve.layout import layout_of
 from calc.serve.service import Service, service_of
@@ -53,7 +54,7 @@ def test_the_longest_sequence_is_the_same_to_all_who_ask() -> None:
         lambda: service.running(LONGEST, 1),
         lambda: capacity_of(service, LONGEST, 1),
         lambda: answer(service, closed_loop(1, LONGEST, 1, 1)),
-        lambda: search(Wish(service.spec, ("h100-sxm",), (1, 1), LONGEST, 1, Objective())),
+        lambda: search_serving(Wish(service.spec, ("h100-sxm",), (1, 1), LONGEST, 1, Slo())),
     ):
         with pytest.raises(Refused, match="sequence: expected at most 2,097,152 tokens of prompt and answer"):
             ask()

@@ -114,7 +114,7 @@ class CollectiveModel(Node):
         if not self.link and not (self.curves and self.sizes):
             raise Refused("collective", "curves or a link", f"neither in {self.op}")
         size, count = np.broadcast_arrays(np.asarray(bytes, dtype=float), np.asarray(gpus, dtype=float))
-        found = self._published(size, count) if self.link else self._measured(size, count)
+        found = self._published(self.link, size, count) if self.link else self._measured(size, count)
         found = np.where((count > 1) & (size > 0), found, 0.0)
         return float(found) if size.ndim == 0 else found
 
@@ -141,11 +141,11 @@ class CollectiveModel(Node):
         )
         return self.model_copy(update={"curves": curves, "spread": None})
 
-    def _published(self, size: Column, count: Column) -> Column:
+    def _published(self, link: float, size: Column, count: Column) -> Column:
         import numpy as np
 
         steps = np.maximum(1, np.log2(np.maximum(count, 2)))
-        return self.latency * steps + size * passes(self.op, count) / (self.efficiency * (self.link or 1.0))
+        return self.latency * steps + size * passes(self.op, count) / (self.efficiency * link)
 
     def _measured(self, size: Column, count: Column) -> Column:
         import numpy as np

@@ -1,0 +1,94 @@
+"""What is asked of a search for ways to serve, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from calc.serve.service import Guessing, Service
+from calc.spec import ModelSpec
+
+HOUR, MILLION = 3600.0, 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What must hold of the means. Seconds; None: anything."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything must hold."""
+        return self.ttft is not None or self.tpot is not None
+
+    def meets(self, ttft: float, tpot: float) -> bool:
+        """Whether both are met."""
+        return (self.ttft is None or ttft <= self.ttft) and (self.tpot is None or tpot <= self.tpot)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked. gpus: of one server, at least and at most. prices: of a GPU of each device, an hour. budgets:
+    tokens of a step that are tried; None: the engine's. apart: whether prompts and answers may have own GPUs."""
+
+    spec: ModelSpec
+    devices: Sequence[str]
+    gpus: tuple[int, int]
+    input: int
+    output: int
+    slo: Slo
+    engines: Sequence[str] = ("vllm",)
+    dtypes: Sequence[str] = ("bf16",)
+    budgets: Sequence[int | None] = (None,)
+    guessing: Guessing | None = None
+    prices: Mapping[str, float] | None = None
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPlan:
+    """One way to serve, at one load. services: one, or a reader of prompts and a maker of answers. concurrency:
+    requests under way on one replica. Seconds; requests a second of all its GPUs."""
+
+    services: tuple[Service, ...]
+    concurrency: float
+    ttft: float
+    tpot: float
+    requests: float
+    output: int
+    price: float | None
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of it."""
+        return sum(service.layout.gpus for service in self.services)
+
+    @property
+    def per_gpu(self) -> float:
+        """Tokens of answers a second and GPU."""
+        return self.requests * self.output / self.gpus
+
+    @property
+    def per_user(self) -> float:
+        """Tokens a second that one user sees."""
+        return 1 / self.tpot
+
+    @property
+    def cost(self) -> float | None:
+        """Money for a million tokens of answers, their prompts included; None without a price."""
+        return None if self.price is None else self.price * self.gpus / HOUR / (self.requests * self.output) * MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
+    ahead. best: the cheapest that meets the SLO, or without prices that with the most tokens a GPU; None where
+    none does. tried: plans that were timed; fitting: of the layouts tried, those that hold the model."""
+
+    front: tuple[ServingPlan, ...]
+    best: ServingPlan | None
+    tried: int
+    layouts: int
+    fitting: int
