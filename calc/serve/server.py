@@ -1,4 +1,4 @@
-"""One server, step by step: a queue, a cache in blocks, prompts read in what a step has left, sequences that decode.
+"""One server, step by step: a queue, a cache in pages, prompts read in what a step has left, sequences that decode.
 
 Between two events (somebody finishes, arrives, or runs out of room) all steps are alike but for one token more in every
 sequence, and pass at once: their time is linear in the context, so the first and the last of them tell the sum.
@@ -11,22 +11,22 @@ import math
 from collections import deque
 
 from calc.serve.clock import Piece, StepClock
+from calc.serve.pages import Pages
 from calc.serve.prefixes import Prefixes
 from calc.serve.requests import Request
 from calc.serve.running import Rules, Running
 
 
 class Server:
-    """A server and its clock. time: until when it is busy. used: pages of sequences, without those they share."""
+    """A server, its clock and its pages. time: until when it is busy."""
 
     def __init__(self, clock: StepClock, rules: Rules, shared: Prefixes | None = None) -> None:
-        self.clock, self.rules, self.shared = clock, rules, shared
-        self.time, self.steps, self.used, self.peak = 0.0, 0, 0, 0
+        self.clock, self.rules, self.pages = clock, rules, Pages(rules, shared)
+        self.time, self.steps = 0.0, 0
         self.waiting: deque[Running] = deque()
         self.reading: deque[Running] = deque()
         self.decoding: list[tuple[int, int, Running]] = []
         self.context = 0.0
-        self.phases = [0] * rules.block
         self.gaps: list[tuple[float, int]] = []
         self.preemptions = 0
         self.gave_way = False
@@ -59,15 +59,6 @@ class Server:
         """Whether there is nothing to do."""
         return not (self.waiting or self.reading or self.decoding)
 
-    @property
-    def held(self) -> int:
-        """Pages that are taken."""
-        return self.used + (self._pages_shared() if self.shared else 0)
-
-    def _pages_shared(self) -> int:
-        shared = self.shared
-        return shared.held * self.rules.pages(shared.tokens) if shared else 0
-
     def advance(self, until: float) -> list[Request]:
         """Run one step with prompts in it, or as many without as pass before the next event or `until`; those that
         finished.
@@ -96,42 +87,16 @@ class Server:
             one = next((each for each in self.waiting if each.came < known), None)
             if one is None:
                 return
-            found, made = self._take_shared(one)
-            need = self._own(one, one.prompt + 1)
-            if not self._free(need):
-                if self.shared is not None:
-                    self.shared.withdraw(one.shared, made)
-                one.shared = ()
+            found = self.pages.take(one)
+            if found is None:
                 return
             self.waiting.remove(one)
-            self.used += need
             if found:
                 one.read = max(one.read, min(found, one.prompt - 1))
                 one.request.cached = one.read
             if one.request.scheduled is None:
                 one.request.scheduled = self.time
             self.reading.append(one)
-
-    def _take_shared(self, one: Running) -> tuple[int, tuple[int, ...]]:
-        """Hold the blocks that a prompt may share: tokens of them that were there, and the blocks that were not."""
-        if self.shared is None or not one.request.hashes:
-            return 0, ()
-        one.shared = one.request.hashes[: one.prompt // self.shared.tokens]
-        found = self.shared.hits(one.shared) * self.shared.tokens
-        return found, self.shared.enter(one.shared)
-
-    def _free(self, pages: int) -> bool:
-        """Whether so many pages are free, or idle prefixes that can go."""
-        lacking = self.held + pages - self.rules.blocks
-        if lacking > 0 and self.shared is not None:
-            size = self.rules.pages(self.shared.tokens)
-            lacking -= self.shared.evict(-(-lacking // size)) * size
-        return lacking <= 0
-
-    def _own(self, one: Running, tokens: int) -> int:
-        """Pages of a sequence beside those that it shares."""
-        size = self.rules.pages(self.shared.tokens) if self.shared else 0
-        return self.rules.pages(tokens) - len(one.shared) * size
 
     def _pieces(self) -> list[tuple[Running, Piece]]:
         """What of the prompts the next step reads."""
@@ -150,7 +115,7 @@ class Server:
         """A step that reads prompts; who decodes gets a token where the engine lets both in one step."""
         decodes = self.rules.mixed and bool(self.decoding)
         self.looks = self.steps
-        if decodes and not self._room_for(1):
+        if decodes and not self._room_for_a_step():
             return []
         pieces = self._pieces()
         n = len(self.decoding) if decodes else 0
@@ -177,14 +142,14 @@ class Server:
         one.left -= 1
         one.context = one.prompt + 1
         if one.left == 0:
-            self._give_back(one, one.context)
+            self.pages.give_back(one, one.context)
             request.last = self.time
             return [request]
         one.begun = self.steps
         one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
         heapq.heappush(self.decoding, (one.finish, request.number, one))
         self.context += one.context
-        self.phases[(one.context - one.begun) % self.rules.block] += 1
+        self.pages.begin(one)
         return []
 
     def _mean_context(self) -> float:
@@ -213,35 +178,16 @@ class Server:
 
     def _steps_with_room(self) -> int:
         """Steps that surely find room; 0 where somebody had to give way and all must be asked again."""
-        free = self.rules.blocks - self.held
+        free = self.rules.blocks - self.pages.held
         steps = int(free // len(self.decoding) * self.rules.block / self.rules.accepted)
-        return steps or (1 if self._room_for(1) else 0)
+        return steps or (1 if self._room_for_a_step() else 0)
 
-    def _room_for(self, steps: int) -> bool:
+    def _room_for_a_step(self) -> bool:
         """Whether the next step finds pages for its tokens. Otherwise the youngest gives way."""
-        need = self._growth(steps)
-        if need <= self.rules.blocks - self.held or self._free(need):
+        if self.pages.room_for(self.decoding, self.steps):
             return True
         self._preempt()
         return False
-
-    def _growth(self, steps: int) -> int:
-        """Pages that so many steps take."""
-        rules, each = self.rules, self.rules.accepted
-        if each == 1.0:
-            size, now = rules.block, self.steps
-            if size == 1:
-                return steps * len(self.decoding)
-            # Tokens of a sequence are its phase and the step, but for whole pages.
-            return sum(
-                count * (-((-phase - now - steps) // size) + (-phase - now) // size)
-                for phase, count in enumerate(self.phases)
-                if count
-            )
-        return sum(
-            rules.pages(one.tokens(self.steps + steps, each)) - rules.pages(one.tokens(self.steps, each))
-            for _, _, one in self.decoding
-        )
 
     def _preempt(self) -> None:
         """Give up the cache of the sequence that came last: it is read again when there is room (recomputation)."""
@@ -258,16 +204,9 @@ class Server:
         self.gave_way = True
         self.waiting.appendleft(one)
 
-    def _give_back(self, one: Running, tokens: int) -> None:
-        self.used -= self._own(one, tokens)
-        if self.shared is not None and one.shared:
-            self.shared.leave(one.shared)
-            one.shared = ()
-
     def _decoded(self, count: int, seconds: float) -> list[Request]:
         """Every sequence that decodes has got tokens of so many steps."""
-        self.used += self._growth(count)
-        self.peak = max(self.peak, self.held)
+        self.pages.grow(self.decoding, self.steps, count)
         before, each = self.steps, self.rules.accepted
         self.steps += count
         self.gaps.append((seconds / count, count * len(self.decoding)))
@@ -287,5 +226,4 @@ class Server:
     def _out(self, one: Running, tokens: int) -> None:
         """A sequence decodes no more."""
         self.context -= tokens
-        self.phases[(one.context - one.begun) % self.rules.block] -= 1
-        self._give_back(one, tokens)
+        self.pages.end(one, tokens)

@@ -170,7 +170,7 @@ def summed(clients: _Clients, prefill: Sequence[Server], decode: Sequence[Server
         requests=clients.requests,
         seconds=max((each.last or 0.0 for each in answered), default=start) - start,
         gaps=tuple(gap for server in decode for gap in server.gaps),
-        peak_blocks=sum(server.peak for server in decode),
+        peak_blocks=sum(server.pages.peak for server in decode),
         blocks=sum(server.rules.blocks for server in decode),
         preemptions=sum(server.preemptions for server in everyone),
         reading=sum(server.busy["reading"] for server in prefill),

@@ -46,8 +46,8 @@ def finished(server: Server, requests: list[Request]) -> list[Request]:
         before = server.time
         done += server.advance(waiting[0].sent if waiting else float("inf"))
         assert server.time >= before
-        assert server.used >= 0
-        assert server.held <= server.rules.blocks
+        assert server.pages.used >= 0
+        assert server.pages.held <= server.rules.blocks
         assert len(server.decoding) + len(server.reading) <= server.rules.running
     raise AssertionError("it never ends")
 
@@ -66,8 +66,8 @@ def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, flo
     refused = [each for each in requests if each.refused]
     assert sorted(each.number for each in (*done, *refused)) == list(range(len(requests)))
     assert all(rules.pages(each.input + each.output) > rules.blocks for each in refused)
-    assert server.used == 0
-    assert sum(server.phases) == 0
+    assert server.pages.used == 0
+    assert sum(server.pages.phases) == 0
     for each in done:
         assert each.scheduled is not None
         assert each.first is not None
@@ -93,7 +93,7 @@ def test_shared_prefixes_balance(prompts: list[tuple[list[int], int]], blocks: i
         requests.append(Request(number, 0.0, 4 * len(chain) + 1, output, tuple(chain)))
     done = finished(server, requests)
     assert len(done) + sum(each.refused for each in requests) == len(requests)
-    assert server.used == 0
+    assert server.pages.used == 0
     assert not shared.readers
     assert all(0 <= each.cached < each.input for each in done)
 
