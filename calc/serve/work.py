@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 LONGEST = 2**21
 """Tokens of the longest sequence that curves reach; longer ones are refused."""
 STEPS = 8
-"""Lengths of a curve between n and 2 n: a square read between two of them is 0.1 % off."""
+"""Lengths of a curve between n and 2 n: a square read at whole lengths between them is 0.13 % too much in the mean and
+0.2 % at most, of fewer than 128 tokens 0.5 %, where lengths are rounded."""
 LAUNCHED_ALONE = ("batched_matmul", "convolution", "conv1d", "scores", "scan", "rmsnorm", "layernorm", "rope", "route")
 """Functions that are a kernel each in an engine, as is what reads a recurrence's state; what follows elementwise is
 fused into them. A layer of routed experts is timed as a whole, from where it begins."""
