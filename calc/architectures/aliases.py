@@ -87,6 +87,7 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
     "bamba": {"layer_types": "layers_block_type"},
+    "patchtst": {"hidden_size": "d_model"},
     "xlnet": {
         "n_token": "vocab_size",
         "hidden_size": "d_model",

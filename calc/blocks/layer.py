@@ -117,7 +117,7 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         around.stream = x
         before = group.placement in ("pre", "sandwich") and (group.first_norm or i > 0)
         read = x if block.ahead is None else t.add("shared_add", x, block.ahead(x))
-        read = t.norm(f"{block.norm}_norm", group.norm, read) if before else read
+        read = t.norm(f"{block.norm}_norm", group.norm, read, sequences=around.sequences) if before else read
         y = run_block(t, group, block, read)
         if group.block_scale:
             y = t.weighed(f"{block.norm}_scale", y, of="other", shifted=group.shifted)

@@ -36,6 +36,7 @@ from calc.spec import (
     RgLru,
     Rwkv4,
     Rwkv7,
+    Series,
     Tiles,
     Trajectory,
     WindowAttention,
@@ -96,6 +97,7 @@ FRONTS: dict[type[Node], str] = {
     Queries: "detection.queries",
     Features: "tabular.features",
     Latents: "latents.latents",
+    Series: "series.series",
     Tiles: "tiles.tiles",
     Trajectory: "trajectory.trajectory",
 }

@@ -107,6 +107,7 @@ def _surroundings(
     around = Surroundings(places=places)
     if source is not None:
         around = Surroundings(source.vectors, source.load.seq, source.places, places)
+    around.sequences = load.batch
     if isinstance(spec.embedding, Patches):
         around.grid = grid(spec.embedding, load)
     if isinstance(spec.embedding, Latents):

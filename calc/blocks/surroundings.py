@@ -23,7 +23,8 @@ class Surroundings:
     the first layer. mask: numbers of what is added to the scores of all layers. held: numbers that are live while any
     of them runs, by names in modules, and by what is read behind the layers. lent: keys and values of the layers so
     far, by window, or latents and shared keys, by position. values: those that RWKV-7's first layer lends all others.
-    router: what the router of the layer before had ahead of its norm, where those carry it on.
+    sequences: how many the layers read. router: what the router of the layer before had ahead of its norm, where those
+    carry it on.
     grid: rows and columns of a picture's patches, as the layers at hand read them. conditioning: what modulates all
     layers of a denoiser; n_text: vectors of text that stand ahead of its patches."""
 
@@ -40,6 +41,7 @@ class Surroundings:
     mask: Size = 0
     held: tuple[Size, Size] = (0, 0)
     values: Tensor | None = None
+    sequences: Size = 1
     router: Tensor | None = None
     embedded: Tensor | None = None
     altup: AltUp | None = None

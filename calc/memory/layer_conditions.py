@@ -39,6 +39,13 @@ def of_pictures(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _ones(run, ("pp", "cp"), "a model with windows of patches, which become fewer and wider")
 
 
+def of_batch_norms(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of norms over all vectors of a batch. Errors: Refused where no size could fulfil one."""
+    if any(group.norm.kind == "batchnorm" for stack in spec.stacks for group in stack.layers):
+        # Ranks that have a part of the vectors would sum up their means and squares.
+        yield from _ones(run, ("tp", "cp"), "a model with norms over a batch, whose ranks are not written down")
+
+
 def _ones(run: Run, fields: tuple[str, ...], of: str) -> Iterator[Condition]:
     for field in fields:
         if not is_exactly(value := getattr(run, field), 1):

@@ -40,6 +40,7 @@ from calc.spec.rg_lru import RgLru
 from calc.spec.rope import Plane, Rope, RopeScaling
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
+from calc.spec.series import Series
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
 from calc.spec.state_space import Mamba, Mamba2
@@ -125,6 +126,7 @@ __all__ = [
     "RopeScaling",
     "Rwkv4",
     "Rwkv7",
+    "Series",
     "SharedBlock",
     "Shaw",
     "Shorthand",

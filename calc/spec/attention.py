@@ -16,6 +16,7 @@ from calc.spec.rope import Rope
 class Norm(Node):
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) over a vector.
 
+    kind: of a `batchnorm` (Ioffe & Szegedy 2015, arXiv:1502.03167) each value is normed over all vectors of a batch.
     affine: False for norms without weights (OLMo). bias: an added vector; RMSNorm has none.
     eps: added to the variance. unit_offset: what is multiplied is one plus the weight (Gemma).
     wide: an RMSNorm's weight multiplies in fp32, before the result is narrowed (OLMo 2, gpt-oss); False: after (Llama).
@@ -24,7 +25,7 @@ class Norm(Node):
     (diffusers).
     """
 
-    kind: Literal["layernorm", "rmsnorm"] = "rmsnorm"
+    kind: Literal["layernorm", "rmsnorm", "batchnorm"] = "rmsnorm"
     affine: bool = True
     bias: bool = False
     eps: float = Field(default=1e-5, ge=0)
@@ -37,6 +38,8 @@ class Norm(Node):
     def _biased(self) -> Self:
         if self.bias and (self.kind == "rmsnorm" or not self.affine):
             raise Refused("bias", "false for a norm that has none (rmsnorm, or without affine)", True)
+        if self.kind == "batchnorm" and (not self.bias or self.unit_offset):
+            raise Refused("bias", "true, and no unit_offset, of a norm over a batch", self.bias)
         return self
 
 

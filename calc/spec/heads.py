@@ -55,9 +55,9 @@ class Projection(Node):
 
     d_in, d_out: None means the stack's d_model. per: whether it runs on every token, on those of
     a text ahead of its picture (`text`), or once a sequence.
-    pool: what of a sequence it then reads: one token, the mean of all, or of the first two. merge: how many
-    neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is 4): it reads merge * d_in from 1 / merge
-    as many tokens. norm: a norm of d_out values on the result.
+    pool: what of a sequence it then reads: one token, the mean or the most of all, or the mean of the first two. merge:
+    how many neighbouring tokens are laid side by side first (a vision merger's 2 x 2 is 4): it reads merge * d_in from
+    1 / merge as many tokens. norm: a norm of d_out values on the result.
     before, activation_before: a norm of d_in values, and an activation, on each token before they are merged.
     idle: no pass runs it (ESM's prediction of contacts). unread: it runs and nothing reads what it gives, so that no
     gradient reaches it (the pooler of TrOCR's encoder).
@@ -70,7 +70,7 @@ class Projection(Node):
     d_out: Dim | None = None
     bias: bool = True
     per: Literal["token", "text", "sequence"] = "token"
-    pool: Literal["first", "second", "last", "mean", "first-two"] = "first"
+    pool: Literal["first", "second", "last", "mean", "max", "first-two"] = "first"
     merge: int = Field(default=1, gt=0, le=4096)
     norm: Norm | None = None
     before: Norm | None = None

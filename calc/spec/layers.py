@@ -129,6 +129,9 @@ class LayerGroup(Node):
             raise Refused("residual", "none, unless norms stand before the blocks", "kept and added parts")
         if self.block_scale and (self.placement != "pre" or self.macaron):
             raise Refused("block_scale", "false, unless norms stand before the blocks, of which each is one", True)
+        if self.norm.kind == "batchnorm" and (self.placement != "pre" or self.macaron or self.out_norm or self.laurel):
+            # What such a norm gives lies in memory otherwise than the stream.
+            raise Refused("norm.kind", "layernorm or rmsnorm, unless norms stand before the blocks alone", "batchnorm")
         if self.kept_scale and (self.placement != "pre" or self.macaron or self.residual is not None):
             raise Refused("kept_scale", "false, unless norms stand before the blocks, whose results are added", True)
         if self.shifted and not (self.block_scale and self.kept_scale):

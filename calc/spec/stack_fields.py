@@ -24,6 +24,7 @@ from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled
 from calc.spec.restored import Restored
+from calc.spec.series import Series
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
 from calc.spec.tiles import Tiles
@@ -38,6 +39,7 @@ Front = Annotated[
     | Annotated[Queries, Tag("queries")]
     | Annotated[ResNet, Tag("resnet")]
     | Annotated[Restored, Tag("restored")]
+    | Annotated[Series, Tag("series")]
     | Annotated[Tiles, Tag("tiles")]
     | Annotated[Trajectory, Tag("trajectory")],
     kind_or("tokens"),

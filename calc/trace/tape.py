@@ -33,7 +33,8 @@ class Storage:
     common: the name of what exists once however many layers read it (rotary angles). base: the tensor that this is a
         part of; what keeps it keeps all of that.
     weight: of a cast, the weight that it is a copy of; ranks divide it as they do that. expert: one for each expert.
-    parameter: whether it is a parameter itself, which is there whoever keeps it.
+    parameter: whether it is a parameter itself, which is there whoever keeps it. apart: 1 where it lies in memory so
+    that every product lays out a copy of its own, all but the first of which are more than the tensor itself.
     """
 
     elements: Size
@@ -47,6 +48,7 @@ class Storage:
     expert: bool = False
     parameter: bool = False
     grouped: Size = 0
+    apart: Size = 0
 
     def part(self, elements: Size, split: Split | None = None, heads: Size | None = None, grouped: Size = 0) -> Storage:
         """A view of some of its elements."""

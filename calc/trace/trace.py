@@ -24,10 +24,11 @@ from calc.trace.primitives.arithmetic import (
 )
 from calc.trace.primitives.attend import attend
 from calc.trace.primitives.attend_added import relative_bias
+from calc.trace.primitives.batch_norm import batch_norm, frozen_batch_norm
 from calc.trace.primitives.convolution import convolution, max_pooled, patch
 from calc.trace.primitives.gather import constant, gather, parameters
 from calc.trace.primitives.linear import linear
-from calc.trace.primitives.norm import batch_norm, frozen_batch_norm, norm, normalized
+from calc.trace.primitives.norm import norm, normalized
 from calc.trace.primitives.rope import rope
 from calc.trace.recorder import Recorder
 

@@ -34,6 +34,7 @@ from calc.spec import (
     RgLru,
     Rwkv4,
     Rwkv7,
+    Series,
     Tiles,
     Trajectory,
     WindowAttention,
@@ -62,6 +63,7 @@ from reference_models.blocks.restored import RestoredPatches
 from reference_models.blocks.rg_lru import RgLruMixer
 from reference_models.blocks.rwkv4 import Rwkv4Mixer
 from reference_models.blocks.rwkv7 import Rwkv7Mixer
+from reference_models.blocks.series import SeriesEmbedding
 from reference_models.blocks.tabular import FeatureTokenizer
 from reference_models.blocks.tiles import TileEmbedding
 from reference_models.blocks.trajectory import TrajectoryEmbedding
@@ -100,6 +102,7 @@ FRONTS: dict[type[Node], Callable[..., nn.Module]] = {
     Queries: ObjectQueries,
     ResNet: PictureMap,
     Restored: RestoredPatches,
+    Series: SeriesEmbedding,
     Tiles: TileEmbedding,
     Trajectory: TrajectoryEmbedding,
 }

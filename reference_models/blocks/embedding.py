@@ -207,6 +207,8 @@ class Dense(nn.Module):
 
 def pooled(x: Tensor, how: str, keep: Tensor | None = None) -> Tensor:
     """x [batch, n, d] -> [batch, d]: one of the vectors that are no padding, or a mean of several."""
+    if how == "max":
+        return (x if keep is None else x.masked_fill(~keep[..., None], -torch.inf)).max(dim=1).values
     if keep is not None:
         return _pooled_without(x, how, keep)
     if how in ("mean", "first-two"):

@@ -37,11 +37,15 @@ same numbers; two of them keep what each of their operations reads."""
 
 
 class NormLayer(nn.Module):
-    """LayerNorm or RMSNorm over the last axis, computed in float32. shape: of the weight, its last axis the norm's.
+    """LayerNorm or RMSNorm over the last axis, computed in float32, or BatchNorm over all vectors of a batch. shape: of
+    the weight, its last axis the norm's.
 
     LayerNorm is one kernel; a weight of several vectors is multiplied behind it. RMSNorm is written out as in
     transformers' LlamaRMSNorm, or where one plus the weight is multiplied, GemmaRMSNorm, or Olmo2RMSNorm.
     """
+
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(self, spec: Norm, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -50,9 +54,16 @@ class NormLayer(nn.Module):
             self.weight = nn.Parameter(torch.zeros(shape) if spec.unit_offset else torch.ones(shape))
         if spec.bias:
             self.bias = nn.Parameter(torch.zeros(shape))
+        if spec.kind == "batchnorm":
+            self.register_buffer("running_mean", torch.zeros(shape))
+            self.register_buffer("running_var", torch.ones(shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., width] -> the same shape and dtype."""
+        """x [..., width], of a norm over a batch [batch, seq, width] -> the same shape and dtype."""
+        if self.spec.kind == "batchnorm":
+            held = self.running_mean, self.running_var, self.weight, self.bias
+            y = F.batch_norm(x.transpose(1, 2), *held, training=self.training, eps=self.spec.eps)
+            return y.transpose(1, 2)
         if self.spec.kind == "layernorm":
             return self._in_one(x)
         y = wide(x)

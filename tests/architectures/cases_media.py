@@ -299,6 +299,16 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             {"hidden_act": "relu", "image_size": 40},
         ),
     ),
+    "patchtst": (
+        {"d_model": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "ffn_dim": 48, "num_input_channels": 3}
+        | {"context_length": 30, "patch_length": 7, "patch_stride": 4, "prediction_length": 5},
+        ("PatchTSTForPrediction", "PatchTSTForPretraining", "PatchTSTModel"),
+        (
+            {"norm_type": "layernorm", "pre_norm": False, "use_cls_token": True, "bias": False},
+            {"pooling_type": None, "positional_encoding_type": "random", "activation_function": "relu"},
+            {"pooling_type": "max", "num_input_channels": 1, "norm_eps": 0.03},
+        ),
+    ),
     "audio-spectrogram-transformer": (
         {key: VIT[key] for key in VIT if key not in ("image_size", "num_channels")}
         | {"num_mel_bins": 24, "max_length": 40, "frequency_stride": 5, "time_stride": 7},

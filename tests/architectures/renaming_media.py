@@ -406,6 +406,18 @@ SWINV2 = _one(
     (rf"{_STAGE2}downsample\.norm\.(?P<w>\w+)", r"merges.*.norm.\g<w>"),
 )
 
+_SERIES_LAYER = _SELF | {r"ff\.0": "mlp.up_proj", r"ff\.3": "mlp.down_proj"}
+_SERIES_LAYER |= {
+    r"norm_sublayer1(?:\.batchnorm)?": "attention_norm",
+    r"norm_sublayer3(?:\.batchnorm)?": "channel_norm",
+}
+PATCHTST = _layers(r"(?:model\.)?encoder\.", "", _SERIES_LAYER) + _one(
+    (r"(?:model\.)?encoder\.embedder\.input_embedding\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+    (r"(?:model\.)?encoder\.positional_encoder\.position_enc", "embedding.position.weight"),
+    (r"(?:model\.)?encoder\.positional_encoder\.cls_token", "embedding.special.weight"),
+    (r"head\.(?:projection|linear)\.(?P<w>\w+)", r"head.dense.\g<w>"),
+)
+
 RULES: dict[str, Rules] = {
     "swin": SWIN + VIT,
     "swinv2": SWINV2 + SWIN + VIT,
@@ -429,6 +441,7 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("hubert-stable", "unispeech-stable", "unispeech-sat-stable"), WAV2VEC2_STABLE),
     "wavlm": _GATED + WAV2VEC2,
     "wavlm-stable": _GATED + WAV2VEC2_STABLE,
+    "patchtst": PATCHTST,
     "audio-spectrogram-transformer": VIT,
     "clip": CLIP,
     **dict.fromkeys(("siglip", "siglip2"), SIGLIP),

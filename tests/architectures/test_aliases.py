@@ -50,7 +50,8 @@ def _maps() -> dict[str, dict[str, str]]:
         cls = transformers.CONFIG_MAPPING[family]
         inner = {f"{family}.{name}": sub for name, sub in (getattr(cls, "sub_configs", None) or {}).items()}
         for name, each in {family: cls, **inner}.items():
-            pairs = {key: own for key, own in getattr(each, "attribute_map", {}).items() if key not in IRRELEVANT}
+            mapped = getattr(each, "attribute_map", {}).items()
+            pairs = {key: own for key, own in mapped if key not in IRRELEVANT and key != own}
             if pairs:
                 found[name] = pairs
     return found

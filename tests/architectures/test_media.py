@@ -92,6 +92,9 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
         return {"input_features": mel}, Load(batch=BATCH, source=FRAMES)
     if model_type.startswith(SPEAKING):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
+    if model_type == "patchtst":
+        values = torch.rand(BATCH, config.context_length, config.num_input_channels)
+        return {"past_values": values}, Load(batch=BATCH * config.num_input_channels)
     if model_type == "audio-spectrogram-transformer":
         return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
     if model_type == "detr":
@@ -153,7 +156,16 @@ BACKWARD = [
     case
     for case in media_cases()
     if case[1].endswith(
-        ("HieraDetModel", "Classification", "WithTeacher", "Generation", "CTC", "Detection", "DecoderModel")
+        (
+            "HieraDetModel",
+            "Classification",
+            "WithTeacher",
+            "Generation",
+            "CTC",
+            "Detection",
+            "DecoderModel",
+            "Prediction",
+        )
     )
     and not case[0].startswith((*SPEAKING, "parakeet"))
 ]
@@ -174,7 +186,8 @@ def _everything(out: Any) -> Any:
     """The sum of all that a head says."""
     if "intermediate_hidden_states" in out:
         return out.last_hidden_state.sum()
-    heads = ("cls_logits", "distillation_logits") if "cls_logits" in out else ("logits", "pred_boxes")
+    heads = ("logits", "pred_boxes", "prediction_outputs")
+    heads = ("cls_logits", "distillation_logits") if "cls_logits" in out else heads
     return sum(out[head].sum() for head in heads if head in out)
 
 
@@ -306,6 +319,17 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("clip", {"text_config": {"num_attention_heads": 7}}, "text_config.hidden_size"),
         ("siglip", {"text_config": {"projection_size": 48}}, "text_config.projection_size"),
         ("siglip", {"vision_config": {"hidden_size": 32, "vision_use_head": False}}, "vision_config.vision_use_head"),
+        ("patchtst", {"channel_attention": True}, "channel_attention"),
+        ("patchtst", {"share_embedding": False}, "share_embedding"),
+        ("patchtst", {"pre_norm": False}, "pre_norm"),
+        ("patchtst", {"norm_type": "rmsnorm"}, "norm_type"),
+        ("patchtst", {"context_length": 7}, "context_length"),
+        ("patchtst", {"num_attention_heads": 5}, "num_attention_heads"),
+        ("patchtst", {"d_model": 33, "num_attention_heads": 3}, "d_model"),
+        ("patchtst", {"architectures": ["PatchTSTForClassification"]}, "architectures"),
+        ("patchtst", {"architectures": ["PatchTSTForPrediction"], "loss": "nll"}, "loss"),
+        ("patchtst", {"architectures": ["PatchTSTForPrediction"], "share_projection": False}, "share_projection"),
+        ("patchtst", {"architectures": ["PatchTSTForPrediction"], "pooling_type": "sum"}, "pooling_type"),
         ("whisper", {"encoder_attention_heads": 5}, "d_model"),
         ("wav2vec2", {"add_adapter": True}, "add_adapter"),
         ("wav2vec2", {"conv_stride": [5, 2]}, "conv_stride"),

@@ -168,6 +168,20 @@ def test_encoders(family: str, dtype: str, execution: ExecutionName) -> None:
     assert ours(config, f"{family}Model", dtype, execution) == pytest.approx(real, rel=0.005)
 
 
+@pytest.mark.parametrize("norm_type", ["batchnorm", "layernorm"])
+@pytest.mark.parametrize("execution", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_time_series(dtype: str, execution: ExecutionName, norm_type: str) -> None:
+    """PatchTST also names the vectors of its patches as they were ahead of their positions."""
+    sizes = {"d_model": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "ffn_dim": 512}
+    front = {"context_length": 384, "patch_length": 4, "patch_stride": 4, "norm_type": norm_type}
+    config = transformers.PatchTSTConfig(**sizes, **front, attn_implementation=execution)
+    form = torch.float32 if dtype == "fp32" else torch.bfloat16
+    real = measured(config, "PatchTSTModel", dtype, past_values=torch.rand(BATCH, 384, 1, dtype=form))
+    vectors = BATCH * (384 // 4) * 128 * form.itemsize
+    assert ours(config, "PatchTSTModel", dtype, execution) + vectors == pytest.approx(real, rel=0.005)
+
+
 @pytest.mark.parametrize("execution", ["eager", "sdpa"])
 def test_an_encoder_and_what_reads_it(execution: ExecutionName) -> None:
     """Whisper: 400 frames of sound, 20 tokens."""

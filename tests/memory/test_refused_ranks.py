@@ -22,6 +22,7 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Stable Diffusion 3": (from_config({"_class_name": "SD3Transformer2DModel"}), FIELDS),
     "FLUX.1": (from_config({"_class_name": "FluxTransformer2DModel"}), FIELDS),
     "Doge": (from_config({"model_type": "doge", **CONFIGS["doge"]}), ("tp", "cp")),
+    "PatchTST": (from_config({"model_type": "patchtst"}), ("tp", "cp")),
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
     "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
 }

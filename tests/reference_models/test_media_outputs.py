@@ -81,6 +81,7 @@ def _end(bundle: str, path: str) -> bool:
     return path.endswith(bundle.split("*")[1])
 
 
+UNMASKED = {"scaling": None, "random_mask_ratio": 0.0}
 UNSCALED = {"pad_token_id": 15, "scale_embedding": False}
 SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("vit", "ViTForImageClassification", {}, ("logits",)),
@@ -112,6 +113,12 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("unispeech-sat", "UniSpeechSatForAudioFrameClassification", {}, ("logits",)),
     ("wavlm", "WavLMForCTC", {}, ("logits",)),
     ("wavlm", "WavLMForSequenceClassification", {"do_stable_layer_norm": True, "num_hidden_layers": 3}, ("logits",)),
+    ("patchtst", "PatchTSTForPrediction", UNMASKED, ("prediction_outputs",)),
+    ("patchtst", "PatchTSTForPrediction", UNMASKED | MEDIA["patchtst"][2][0], ("prediction_outputs",)),
+    ("patchtst", "PatchTSTForPrediction", UNMASKED | MEDIA["patchtst"][2][1], ("prediction_outputs",)),
+    ("patchtst", "PatchTSTForPrediction", UNMASKED | MEDIA["patchtst"][2][2], ("prediction_outputs",)),
+    ("patchtst", "PatchTSTForPretraining", UNMASKED | {"use_cls_token": False}, ("prediction_output",)),
+    ("patchtst", "PatchTSTModel", UNMASKED | MEDIA["patchtst"][2][0], ("last_hidden_state",)),
     ("audio-spectrogram-transformer", "ASTForAudioClassification", {}, ("logits",)),
     ("whisper", "WhisperForConditionalGeneration", {}, ("logits", "encoder_last_hidden_state")),
     ("whisper", "WhisperForConditionalGeneration", {"activation_function": "relu"}, ("logits",)),
@@ -166,8 +173,15 @@ def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any]
     for each in names:
         found = named(out, each)
         assert found.std() > 1e-4
+        if model_type == "patchtst":
+            expected[each] = of_channels(expected[each], each, found)
         theirs_of = "image_embeds" if "image_embeds" in expected else "text_embeds"
         torch.testing.assert_close(found, expected[theirs_of if each == "projected" else each], rtol=1e-5, atol=1e-5)
+
+
+def of_channels(theirs: Any, name: str, ours: Any) -> Any:
+    """What transformers gives for samples of several channels, in the shape of ours, of each channel by itself."""
+    return (theirs.transpose(1, 2) if name == "prediction_outputs" else theirs).reshape(ours.shape)
 
 
 def named(out: Output, name: str) -> Any:
@@ -209,6 +223,8 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["input_ids"], "source": given["pixel_values"][:, 0]}
         case "wav2vec2-bert" | "parakeet_ctc" | "parakeet_encoder":
             return {"inputs": given["input_features"]}
+        case "patchtst":
+            return {"inputs": given["past_values"].transpose(1, 2).flatten(0, 1)}
         case "audio-spectrogram-transformer":
             return {"inputs": given["input_values"].transpose(1, 2)[:, None]}
         case "detr" | "vit_mae":

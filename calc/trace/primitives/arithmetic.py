@@ -30,13 +30,7 @@ def times(
 
 
 def weighed(
-    t: Recorder,
-    name: str,
-    x: Tensor,
-    *,
-    key: str | None = None,
-    of: Component | None = None,
-    shifted: bool = False,
+    t: Recorder, name: str, x: Tensor, *, key: str | None = None, of: Component | None = None, shifted: bool = False
 ) -> Tensor:
     """x [rows, width] times a learned vector [width]: x is kept where that is trained. shifted: a learned vector is
     added to x ahead of that, and the sum is kept."""
@@ -91,13 +85,16 @@ def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) ->
 
 
 def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
-    """[rows, width] of all of x: the mean of every sequence; of its first two vectors, no kernel is counted for it."""
+    """[rows, width] of all of x: the mean of every sequence, or the most of each value, of which it is kept where it
+    was found; of its first two vectors, no kernel is counted for it."""
     y = t.made(rows, x.width, x, split=x.split)
 
     def keeps(tape: Tape, read: Storage) -> Storage:
+        if how == "max" and read.grad:
+            tape.keep(Storage(y.elements, "int64", False), "places")
         return Storage(y.elements, read.dtype, read.grad)
 
-    if how == "mean":
+    if how in ("mean", "max"):
         t.op(name, "elementwise", "pool", (x,), (y,), keeps=keeps)
         return y
     return t.silent(name, (x,), y, keeps, reads=True)

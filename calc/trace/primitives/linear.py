@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import Lora
 from calc.trace.functions import Matmul
 from calc.trace.op import Component, Moves, Weight
@@ -170,7 +170,9 @@ def saved_by_product(
         expert = spread is not None
         made = Storage(copies * weight.elements, s.dtype, False, "none", table, weight=weight, expert=expert)
         tape.keep(made, "cast weight")
-    if weight.trainable:
+    if weight.trainable and read in tape.saved and not is_exactly(read.apart, 0) and not s.fused:
+        tape.keep(Storage(read.apart * read.elements, read.dtype, read.grad, read.split), "copy of the input")
+    elif weight.trainable:
         tape.keep(tape.narrowed(read), "input")
     grad = x.grad or weight.trainable
     made = Storage(y.elements, read.dtype, grad, y.split, heads=y.heads, grouped=y.grouped)

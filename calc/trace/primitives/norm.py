@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from calc.sizes import Size, exact_div, is_exactly
+from dataclasses import replace
+
+from calc.errors import Refused
+from calc.sizes import Size, at_least, exact_div, is_exactly
 from calc.spec import Norm
 from calc.trace.footprint import Footprint
 from calc.trace.primitives.arithmetic import weighed_by
+from calc.trace.primitives.batch_norm import saved_by_batch_norm
 from calc.trace.recorder import Recorder
 from calc.trace.shard import COLUMN, Shard, key_value
 from calc.trace.tape import Storage, Tape
@@ -24,6 +28,7 @@ def norm(
     shard: Shard | None = None,
     across: bool = False,
     key: str | None = None,
+    sequences: Size = 1,
 ) -> Tensor:
     """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
 
@@ -31,10 +36,13 @@ def norm(
     with a weight of its own for each, [heads, width / heads]. vectors: how many x is laid out as where those are not
     its rows (each channel's steps); the weight is still one for each column. shard: how ranks divide weights of heads.
     across: whether ranks that divide x have a part of every vector, and of the weight: they add up what they have.
-    key: of its weights, where it is not the name.
+    key: of its weights, where it is not the name. sequences: of how many x is; what a norm over the batch gives lies
+    value by value in each of several, and each product that reads it lays out a copy of its own.
     """
     n = each if heads is None else heads
     one = is_exactly(n, 1)
+    if spec.kind == "batchnorm" and (not one or heads is not None or vectors is not None):
+        raise Refused("norm.kind", "layernorm or rmsnorm, unless whole vectors are normed", "batchnorm")
     width = x.width if one else exact_div(x.width, n)
     shape = (width,) if heads is None else (heads, width)
     across = across and x.split in ("tensor", "kv")
@@ -47,6 +55,11 @@ def norm(
     y.heads = x.heads
     if vectors is None:
         vectors = x.rows if one else x.rows * n
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        made = saved_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable, across)
+        return replace(made, apart=at_least(sequences, 2)) if spec.kind == "batchnorm" else made
+
     t.op(
         name,
         "norm",
@@ -56,9 +69,7 @@ def norm(
         weights=weights,
         of="norm",
         groups=1 if across else None,
-        keeps=lambda tape, read: saved_by_norm(
-            tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable, across
-        ),
+        keeps=keeps,
         live_bytes=lambda footprint: taken_by_norm(footprint, spec, y),
     )
     return y
@@ -71,52 +82,9 @@ def as_divided(x: Tensor) -> Shard | None:
 
 def taken_by_norm(footprint: Footprint, spec: Norm, y: Tensor) -> Size:
     """RMSNorm written out is in fp32, of which there are two: what it reads and what it has scaled."""
-    if footprint.compiled or spec.kind == "layernorm":
+    if footprint.compiled or spec.kind != "rmsnorm":
         return footprint.of(y)
     return 2 * footprint.in_fp32(y)
-
-
-def batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
-    """x [rows, channels] -> the same, each channel normed over all rows (Ioffe and Szegedy 2015, arXiv:1502.03167)."""
-    weights = tuple(t.weight(f"{name}.{each}", x.width, of="norm") for each in ("weight", "bias"))
-    y = t.made(x.rows, x.width, x, weights=weights)
-    trained = weights[0].trainable
-    t.op(
-        name,
-        "norm",
-        "batchnorm",
-        (x,),
-        (y,),
-        weights=weights,
-        of="norm",
-        keeps=lambda tape, read: saved_by_batch_norm(tape, read, x.width, trained=trained),
-    )
-    return y
-
-
-def frozen_batch_norm(t: Recorder, name: str, x: Tensor) -> Tensor:
-    """x [rows, channels] times a number for each channel, plus another: what a batch norm learned elsewhere comes to.
-
-    Neither is a parameter (DETR: Carion et al. 2020, arXiv:2005.12872, section A.4). The factors are made anew from
-    what was learned, and kept where x needs a gradient.
-    """
-    y = t.made(x.rows, x.width, x)
-
-    def keeps(tape: Tape, read: Storage) -> Storage:
-        return tape.times(read, Storage(x.width, tape.settings.stream, False, "none"))
-
-    # Written out, there is a product between what it reads and what it gives.
-    t.op(
-        name,
-        "elementwise",
-        "batchnorm",
-        (x,),
-        (y,),
-        of="other",
-        keeps=keeps,
-        live_bytes=lambda footprint: (1 if footprint.compiled else 2) * footprint.of(y),
-    )
-    return y
 
 
 def normalized(t: Recorder, name: str, *tensors: Tensor, each: Size = 1) -> list[Tensor]:
@@ -135,20 +103,6 @@ def normalized(t: Recorder, name: str, *tensors: Tensor, each: Size = 1) -> list
 
     t.op(name, "elementwise", "l2norm", tensors, tuple(made), of="other", keeps=keeps)
     return made
-
-
-def saved_by_batch_norm(tape: Tape, x: Storage, channels: Size, *, trained: bool) -> Storage:
-    """Its input, mean and deviation of every channel, and those of all batches so far."""
-    s = tape.settings
-    grad = x.grad or trained
-    if grad:
-        tape.keep(x, "input")
-        own = "fp32" if s.device == "cuda" else s.stream
-        for role in ("mean", "deviation"):
-            tape.keep(Storage(channels, own, False, "none"), role)
-        for role in ("mean so far", "deviation so far"):
-            tape.keep(Storage(channels, s.stream, False, "none"), role)
-    return Storage(x.elements, x.dtype, grad, x.split)
 
 
 def saved_by_norm(
@@ -171,6 +125,8 @@ def saved_by_norm(
     (T5). Fused, it keeps its input and the factors.
     """
     s = tape.settings
+    if spec.kind == "batchnorm":
+        return saved_by_batch_norm(tape, x, exact_div(x.elements, vectors), trained=trained)
     with tape.region("norm", x):
         if s.fused or spec.kind == "layernorm":
             several = spec.affine and heads is not None
