@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from calc.spec import AltUp, LayerGroup, Mlp, PerLayerInputs, Residual
 from reference_models.blocks import CHANNELS, MIXERS
 from reference_models.blocks.altup import Laurel
+from reference_models.blocks.byte_patches import AttentionOfPatches
 from reference_models.blocks.convolution import ConformerConvolution, ConvolutionBeside
 from reference_models.blocks.cross_attention import CrossAttention
 from reference_models.blocks.linear import BlockScale, NormLayer, scaled
@@ -27,6 +28,7 @@ from reference_models.support import module_of, supported
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
     *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge"),
+    *("patched", "unpatched", "of_patches"),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
 )
 """Fields of the spec that are computed here."""
@@ -48,6 +50,8 @@ class Layer(nn.Module):
         self.alternates: AltUp | None = None
         self.shifts = isinstance(group.channel, Mlp) and group.channel.shift
         self.joins_caches = self.shifts or group.shared_block is not None
+        if group.of_patches is not None:
+            self.patch_attention = AttentionOfPatches(group.of_patches, d_model)
         if group.macaron and group.channel is not None:
             self._add("macaron", module_of(CHANNELS, group.channel)(group.channel, d_model), d_model, "macaron_norm")
         if group.shared_block is not None:
@@ -77,6 +81,8 @@ class Layer(nn.Module):
         self, x: Tensor, step: Step, mixer: LayerCache | None = None, cross: LayerCache | None = None
     ) -> Tensor:
         """x [batch, seq, d_model] -> the same shape. mixer, cross: what this layer keeps, or None."""
+        if self.group.of_patches is not None and step.patches is not None:
+            x = self.patch_attention(x, *step.patches, step)
         if self.alternates is not None:
             return alternating(self, self.alternates, x, step, mixer, cross)
         if self.group.placement.startswith("parallel"):

@@ -49,6 +49,7 @@ class Model(StackOfLayers):
     encoder: Any
     vision: Any
     audio: Any
+    patcher: Any
 
     def __init__(self, spec: ModelSpec, *, mtp: bool = False) -> None:
         super().__init__(spec, spec.vocab_size, _source_width(spec))
@@ -58,6 +59,8 @@ class Model(StackOfLayers):
         for tower in spec.towers:
             if tower is not None:
                 self.add_module(tower.name, self._tower(tower))
+        if spec.patcher is not None:
+            self.patcher.requires_grad_(False)
         if spec.head is not None and isinstance(spec.embedding, Embedding):
             self.lm_head = LmHead(spec.head, spec.embedding, spec.vocab_size, spec.d_model)
         if spec.contrast is not None:
@@ -111,6 +114,8 @@ class Model(StackOfLayers):
         step, losses = self._begun(inputs, cache, keep, at, source, source_keep, options, place)
         step.token_types, step.boxes, step.pictures = token_types, boxes, pictures
         step.need_hidden = need_hidden
+        if self.whole.patcher is not None:
+            self._patch(inputs, options)
         x, inner = self.embed(inputs, step)
         inner.losses.extend(losses)
         heard = None if sounds is None else self._hear(sounds, options)
@@ -233,6 +238,12 @@ class Model(StackOfLayers):
         if seen is not None and (kind != "tokens" or self.whole.per_layer is not None):
             what = "per_layer" if kind == "tokens" else f"Tower.among_tokens = {kind!r}"
             raise NotImplementedError(f"{what}: no module computes it yet for text with pictures in it")
+
+    @torch.no_grad()
+    def _patch(self, inputs: Tensor, options: dict) -> Tensor:
+        """Scores of the byte behind each, whose entropies end patches; the patches of this model are of one length."""
+        step = Step(torch.arange(inputs.shape[1], device=inputs.device)[None], **options)
+        return self.patcher(inputs, step)[1]
 
     def _hear(self, sounds: Tensor, options: dict) -> Tensor:
         """The audio tower's vectors of windows of sound."""

@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Embedding, Node, Stack
+from reference_models.ahead import ahead_of_groups
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
@@ -24,7 +25,6 @@ from reference_models.blocks.pooling import Pool
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
-from reference_models.blocks.windows import merging
 from reference_models.cache import Cache
 from reference_models.layer import Layer, run_layer
 from reference_models.layer_streams import add_streams, alternate
@@ -35,6 +35,7 @@ STACK = (
     *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors", "clipped"),
     *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
+    "patcher",
     *("shipped", "notes"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
@@ -47,7 +48,6 @@ class StackOfLayers(nn.Module):
     # Any: nn.Module knows its children only at run time. `layers` is a ModuleList of Layer.
     embedding: Any
     layers: Any
-    merges: Any
 
     def __init__(self, spec: Stack, vocab_size: int | None, d_source: int = 0) -> None:
         super().__init__()
@@ -88,14 +88,11 @@ class StackOfLayers(nn.Module):
 
     def _add_merges(self, spec: Stack) -> None:
         """What stands ahead of layers that read fewer and wider vectors; `ahead`: the number of the first of these."""
-        merges, width, names = nn.ModuleDict(), spec.d_model, [layer.group.name for layer in self.layers]
-        for group in spec.layers:
-            if group.merge is not None:
-                merges[group.name] = merging(group.merge, width)
-                width = group.merge.d_merged
+        merges, names = ahead_of_groups(spec), [layer.group.name for layer in self.layers]
         self.ahead = {names.index(name): name for name in merges}
+        self.ahead_of = "patches" if any(each.patched for each in spec.layers) else "merges"
         if merges:
-            self.merges = merges
+            self.add_module(self.ahead_of, merges)
 
     def embed(self, inputs: Tensor, step: Step) -> tuple[Tensor, Step]:
         """The first vectors, and the step as the layers see it: a front may give more vectors than it read, or fewer.
@@ -173,7 +170,7 @@ class StackOfLayers(nn.Module):
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
         for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
             if i in self.ahead:
-                x, step = self.merges[self.ahead[i]](x, step)
+                x, step = self.get_submodule(f"{self.ahead_of}.{self.ahead[i]}")(x, step)
             own = replace(step, layer=i, n_layers=len(self.layers))
             if step.own_input is not None:
                 own = replace(own, own_input=step.own_input[:, :, i])

@@ -54,6 +54,8 @@ class Step:
     maps: attention weights [batch, n_heads, seq, keys] in the order they were used. losses: what blocks add to the
     objective (load balancing). hidden: the stream before the first layer and after each.
     targets: what a contrastive loss compares with (wav2vec 2.0).
+    unpatched: bytes' vectors [batch, seq, d_model] ahead of patches, and their step; patches: the vectors of these that
+        bytes read [batch, n, d_model], and which of them each may [seq, n] (BLT).
     """
 
     positions: Tensor
@@ -97,6 +99,8 @@ class Step:
     losses: list[Tensor] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)
     targets: list[Tensor] = field(default_factory=list)
+    unpatched: tuple[Tensor, Step] | None = None
+    patches: tuple[Tensor, Tensor] | None = None
 
     def fresh(self) -> Step:
         """The same pass with nothing recorded: a block that runs twice must not record twice, nor read the second time

@@ -197,6 +197,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     "youtu": _named("Youtu"),
     "hy_v3": _named("HYV3"),
     "hy_v4": _named("HYV4"),
+    "blt": _named("Blt"),
     "kolibri1": _named("Kolibri1"),
     "flint": _named("Flint"),
     "apertus": _named("Apertus", "token"),

@@ -223,6 +223,7 @@ FAMILIES: dict[str, str] = {
     "youtu": "youtu",
     "hy_v3": "hy_v3",
     "hy_v4": "hy_v4",
+    "blt": "blt",
     "mellum": "mellum",
     "apertus": "apertus",
     "kolibri1": "kolibri1",

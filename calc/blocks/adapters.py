@@ -102,6 +102,8 @@ def check_adapter(spec: ModelSpec, load: Load) -> None:
         raise Refused("adapter", "a model whose one end is a head or a stack", "further ends (contrast, mtp)")
     if spec.denoised is not None:
         raise Refused("adapter", "none: of denoisers it is not tried what autograd keeps beside one", "one")
+    if any(group.patched is not None for group in spec.layers):
+        raise Refused("adapter", "none: of patches of bytes it is not tried what autograd keeps beside one", "one")
     if any(group.shared_block is not None for group in spec.layers):
         raise Refused("adapter", "a model whose layers have weights of their own", "a block that several layers share")
     if isinstance(spec.adapter, Lora) and any(

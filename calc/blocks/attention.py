@@ -91,7 +91,7 @@ def _weighted(
     cache = Cache(load.vectors * held, spec.window, fixed=known.read * held, heads=kv_heads)
     square = square_of(load, heads, kv_heads, load.seq + known.read, d_head, d_value)
     fields = {"cached": known.cached, "uncached": 0 if known.ahead is None else known.ahead}
-    kept = cache if spec.causal and spec.kv != "earlier" else None
+    kept = cache if spec.causal and spec.kv != "earlier" and spec.cached else None
     if spec.differential is None:
         return t.attend(q, k, v, shape, square, known.twice_pairs, scoring, cache=kept, **fields)
     first, second = halves(t, v)

@@ -60,6 +60,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
         inside, seen = (seen, None) if of_encoder and pictures_inside(load) else (None, seen)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads, inside)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
+    if spec.patcher is not None:
+        _patcher(t, spec.patcher, spec, load)
     x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside, heard if sounds_inside(load) else None)
     if spec.pool is not None:
         attention_pool(t, spec.pool, x, after)
@@ -75,6 +77,14 @@ def build(spec: ModelSpec, load: Load) -> Part:
     if isinstance(spec.adapter, Lora):
         check_targets(tree, spec.adapter)
     return tree
+
+
+def _patcher(t: Trace, tower: Tower, spec: ModelSpec, load: Load) -> None:
+    """What says where patches end: it runs over all tokens, and nothing of it is trained."""
+    frozen, t.frozen = t.frozen, True
+    with t.without_gradient():
+        _tower(t, tower, spec.d_model, spec.vocab_size, load)
+    t.frozen = frozen
 
 
 def weighed(spec: ModelSpec, *, mtp: bool = False) -> Part:
@@ -146,7 +156,7 @@ def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load,
 
     seen: the vectors of pictures that take the places of some of its tokens.
     """
-    component, role = PLACES.get(tower.name, (None, None))
+    component, role = PLACES.get(tower.name, (None, "patcher" if tower.name == "patcher" else None))
     with t.part(tower.name, component=component, role=role, tower=True) as out:
         made = stack(t, tower, vocab_size, load, seen=seen)
         x, inner, end, _ = made

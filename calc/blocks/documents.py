@@ -40,5 +40,9 @@ def _apart(mixer: Node) -> bool:
 def _more(group: LayerGroup) -> bool:
     """Whether its layers mix tokens in other ways too."""
     return any(
-        each is not None for each in (group.cross, group.convolution, group.beside, group.shared_block, group.denoising)
+        each is not None
+        for each in (
+            *(group.cross, group.convolution, group.beside, group.shared_block, group.denoising),
+            *(group.patched, group.unpatched, group.of_patches),
+        )
     )

@@ -8,7 +8,7 @@ from calc.blocks.front_output import FrontOutput
 from calc.blocks.patches import patches
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div, differ, exact_div, is_exactly
-from calc.spec import Boxes, Embedding, Norm, Picture
+from calc.spec import Boxes, Embedding, Hashes, Norm, Picture
 from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
@@ -26,6 +26,8 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     key = TOKEN_TABLE if spec.shared else "token.weight"
     table = t.weight(key, vocab_size, width, of="embedding", shard=VOCABULARY)
     x = t.gather("token", (table,), load.tokens, width)
+    if spec.hashes is not None:
+        x = t.add("hash_add", x, _hashed(t, spec.hashes, x.width, load), of="embedding")
     if spec.scale != 1.0:
         x = t.scaled("scale", x)
     if spec.weighed:
@@ -57,6 +59,12 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
     return FrontOutput(x, load.seq)
+
+
+def _hashed(t: Trace, spec: Hashes, width: Size, load: Load) -> Tensor:
+    """The vectors that groups of bytes are hashed to, all tables being one."""
+    table = t.weight("hash.weight", spec.tables * spec.n_rows, width, of="embedding")
+    return t.gather("hash", (table,), spec.tables * load.tokens, width, of="embedding")
 
 
 def _boxes(t: Trace, spec: Boxes, load: Load) -> Tensor:

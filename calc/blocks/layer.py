@@ -8,6 +8,7 @@ from typing import NamedTuple
 from calc.blocks.adapters import bottleneck
 from calc.blocks.altup import correct, predict
 from calc.blocks.attention import cross_attention
+from calc.blocks.byte_patches import patch_attention
 from calc.blocks.conformer import convolution_module, side_convolution
 from calc.blocks.denoising import denoising
 from calc.blocks.laurel import laurel
@@ -42,6 +43,9 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
     """x [batch * seq, d_model] -> the same, norms where `placement` puts them."""
     if group.denoising is not None:
         return denoising(t, group.denoising, x, load, around)
+    if group.of_patches is not None and around.patches is not None:
+        source, keys = around.patches
+        x = patch_attention(t, group.of_patches, x, source, (load.batch, load.seq, keys), "patch_attention")
     blocks = list(_blocks(t, group, load, around))
     if around.streams is not None:
         x = _in_streams(t, group, blocks, x, around, *around.streams)

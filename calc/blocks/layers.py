@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from calc.blocks.byte_patches import patched, unpatched
 from calc.blocks.layer import layer
 from calc.blocks.surroundings import Lender, Surroundings
 from calc.blocks.tiles import between
@@ -61,6 +62,10 @@ def _ahead(
     """x as that group of layers reads it, which may be a second stage or read fewer vectors, and the load of it."""
     if group.merge is not None:
         return merged(t, group.name, group.merge, x, load, around)
+    if group.patched is not None:
+        return patched(t, group.name, group.patched, x, load, around)
+    if group.unpatched is not None:
+        return unpatched(t, group.name, group.unpatched, x, load, around)
     stages = spec.stages if isinstance(spec, Tower) and group.name == spec.layers[-1].name else None
     if stages is None or not isinstance(spec.embedding, Tiles):
         return x, load

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from calc.blocks.per_layer import LayerInputs
 from calc.sizes import Size, equal
 from calc.spec import AltUp, StreamMixing
+from calc.spec.load import Load
 from calc.trace.tensor import Tensor
 
 Lender = Size | str | None
@@ -26,7 +27,9 @@ class Surroundings:
     sequences: how many the layers read. router: what the router of the layer before had ahead of its norm, where those
     carry it on.
     grid: rows and columns of a picture's patches, as the layers at hand read them. conditioning: what modulates all
-    layers of a denoiser; n_text: vectors of text that stand ahead of its patches."""
+    layers of a denoiser; n_text: vectors of text that stand ahead of its patches.
+    unpatched: the vectors of bytes ahead of patches, and their load; patches: the vectors of these that bytes read, and
+    how many of each sequence."""
 
     source: Tensor | None = None
     length: Size = 0
@@ -48,6 +51,8 @@ class Surroundings:
     grid: tuple[Size, Size] = (0, 0)
     conditioning: Tensor | None = None
     n_text: Size = 0
+    unpatched: tuple[Tensor, Load] | None = None
+    patches: tuple[Tensor, Size] | None = None
 
     def lend(self, of: Lender, k: Tensor, v: Tensor) -> None:
         """Note the keys and values of a layer with that window, or its latents and shared keys of that position."""

@@ -89,7 +89,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
         given["spread"] = service.engine.scatter
     workload = _workload(given)
     if not model.decodes and max(each.output for each in workload.requests) > 1:
-        raise Refused("--output", f"1, since {model.name} generates no tokens", given["output"] or "more")
+        raise Refused("--output", f"1, since {model.name} {model.why_whole}", given["output"] or "more")
     if given["rate"] is not None:
         check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
     price = None if given["price"] is None else parse_price(given["price"], "--price")

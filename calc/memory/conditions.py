@@ -8,7 +8,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
-from calc.memory.layer_conditions import of_batch_norms, of_keys, of_pictures, of_routers
+from calc.memory.layer_conditions import of_batch_norms, of_keys, of_patches_of_bytes, of_pictures, of_routers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.sizes import Size, is_exactly
 from calc.spec import (
@@ -85,6 +85,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     yield from of_pictures(spec, run)
     yield from of_routers(spec, run)
     yield from of_batch_norms(spec, run)
+    yield from of_patches_of_bytes(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
 

@@ -46,6 +46,13 @@ def of_batch_norms(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _ones(run, ("tp", "cp"), "a model with norms over a batch, whose ranks are not written down")
 
 
+def of_patches_of_bytes(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of bytes that become patches. Errors: Refused where no size could fulfil one."""
+    if any(group.patched is not None for group in spec.layers):
+        of = "a model whose bytes become patches, of which it is not written down how ranks divide them"
+        yield from _ones(run, ("tp", "pp", "cp"), of)
+
+
 def _ones(run: Run, fields: tuple[str, ...], of: str) -> Iterator[Condition]:
     for field in fields:
         if not is_exactly(value := getattr(run, field), 1):

@@ -67,7 +67,9 @@ def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTenso
     _check(spec, load, settings)
     run = _Run(settings)
     # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
-    idle = {"pictures"} if not pictures_inside(load) else set()
+    # Of what says where patches end nothing is trained.
+    idle: set[str] = {"patcher"}
+    idle |= {"pictures"} if not pictures_inside(load) else set()
     idle |= {"sounds"} if not sounds_inside(load) else set()
     body = tuple(child for child in build(spec, load).body if _role(child) not in idle)
     end = run.stack(body, spec, "")
@@ -163,7 +165,8 @@ class _Run:
         (x, *carried), how = map(self.storage, part.inputs), self.settings
         name = f"{shared.path}{group.name}"
         path = f"{name}, way {part.way}" if part.way else name
-        shared.stream = shared.stream or x.dtype
+        turns = group.patched is not None or group.unpatched is not None
+        shared.stream = x.dtype if turns else shared.stream or x.dtype
 
         def tape(settings: Settings) -> Tape:
             common, lent = dict(shared.common), set(shared.lent)
@@ -173,9 +176,10 @@ class _Run:
 
         whole = tape(replace(how, recompute=frozenset()))
         plain = tape(how) if how.recompute else whole
-        # What the front keeps of its own result, the first layer keeps too.
+        # What the front keeps of its own result, the first layer keeps too; one behind patches what they have kept.
         if x in plain.saved:
             shared.ahead.saved.pop(x, None)
+            shared.behind.saved.pop(x, None)
         all_of_it = _own(whole)
         own = all_of_it if plain is whole else _own(plain)
         shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}

@@ -8,6 +8,7 @@ from calc.spec.attention import Attention, HeadExperts, Norm, QkNorm, Temperatur
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
+from calc.spec.byte_patches import Hashes, PatchAttention, Patched
 from calc.spec.channels import Activation, DeepRouter, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.conformer import ConvolutionModule, SideConvolution
@@ -84,6 +85,7 @@ __all__ = [
     "GateClamp",
     "GatedBias",
     "GatedConvolution",
+    "Hashes",
     "Head",
     "HeadExperts",
     "Indexer",
@@ -104,6 +106,8 @@ __all__ = [
     "Norm",
     "PageAttention",
     "Parallel",
+    "PatchAttention",
+    "Patched",
     "Patches",
     "PerLayerInputs",
     "Picture",

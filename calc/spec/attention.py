@@ -134,6 +134,7 @@ class Attention(Node):
         norms and not turned; all of them are seen (T5Gemma 2). lopsided: of a window to both sides, which reaches one
         token further ahead than behind.
     convolved: as it says there; `qkv_bias` is then on all four projections.
+    cached: False where keys and values are run anew for each text and none are kept (BLT's patches).
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -181,6 +182,7 @@ class Attention(Node):
     lopsided: bool = False
     convolved: Convolved | None = None
     repeated: bool = True
+    cached: bool = True
 
     @property
     def kv_heads(self) -> int:

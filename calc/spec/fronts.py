@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Norm
+from calc.spec.byte_patches import Hashes
 from calc.spec.fields import Dim, Node
 from calc.spec.page import Boxes, Picture
 from calc.spec.positions import Sinusoid
@@ -35,6 +36,7 @@ class Embedding(Node):
     weighed: what is looked up plus a learned vector, times another (ZAYA1).
     own_token: the number of a token that has a learned vector of its own in place of the table's, which scale leaves as
         it is (T5Gemma 2's end of a picture); beside `shared` it is the main stack's too.
+    hashes: as it says there (BLT).
     """
 
     symbols: ClassVar[dict[str, str]] = {"multiple": "fill_multiple"}
@@ -59,6 +61,7 @@ class Embedding(Node):
     picture: Picture | None = None
     own_token: int | None = Field(default=None, ge=0)
     weighed: bool = False
+    hashes: Hashes | None = None
 
     @model_validator(mode="after")
     def _whole_pages(self) -> Self:

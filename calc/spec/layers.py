@@ -8,6 +8,7 @@ from pydantic import Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
+from calc.spec.byte_patches import PatchAttention, Patched
 from calc.spec.channels import Mlp, Moe
 from calc.spec.conformer import ConvolutionModule, SideConvolution
 from calc.spec.denoising import Denoising
@@ -55,6 +56,9 @@ class LayerGroup(Node):
     et al. 2022, arXiv:2204.14198, section 2.2; Llama 3.2 Vision).
     laurel: rank of two matrices whose normed product is added to what the mixer read, and this to the stream, which is
     then divided by sqrt(2) (learned augmented residuals: Menghani et al. 2024, arXiv:2411.07501; Gemma 3n).
+    patched: ahead of these layers the bytes of each patch become one vector, as it says there; unpatched: ahead of them
+    stand the bytes' vectors again, and so many of each patch beside them, which `of_patches` reads ahead of each
+    layer's mixer (BLT).
     merge: ahead of these layers vectors of neighbouring patches become fewer and wider ones, as it says there (Swin).
     denoising: what the layer is in place of all else, of a denoiser (DiT, FLUX.1).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
@@ -80,6 +84,9 @@ class LayerGroup(Node):
     first_norm: bool = True
     laurel: Dim | None = None
     merge: Merge | PooledAttention | None = None
+    patched: Patched | None = None
+    unpatched: int | None = Field(default=None, gt=0, le=1024)
+    of_patches: PatchAttention | None = None
     denoising: Denoising | None = None
     norm: Norm = Norm()
     placement: Placement = "pre"
@@ -136,6 +143,8 @@ class LayerGroup(Node):
             raise Refused("kept_scale", "false, unless norms stand before the blocks, whose results are added", True)
         if self.shifted and not (self.block_scale and self.kept_scale):
             raise Refused("shifted", "false without block_scale and kept_scale, ahead of which it stands", True)
+        if self.of_patches is not None and (self.placement != "pre" or self.mixer is None or self.macaron):
+            raise Refused("of_patches", "none, unless norms stand before the blocks, a mixer first", "some")
         if self.gates and (self.placement != "pre" or self.macaron):
             raise Refused("gates", "false, unless norms stand before the blocks, of which each is one", True)
         if not self.first_norm and self.placement != "pre":

@@ -50,7 +50,7 @@ class Tower(Stack):
     (T5Gemma 2).
     """
 
-    name: Literal["encoder", "vision", "audio"]
+    name: Literal["encoder", "vision", "audio", "patcher"]
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     unread: int | None = Field(default=None, ge=0, le=10**5)
@@ -112,6 +112,7 @@ class ModelSpec(Stack):
     vocab_size: None for a model without tokens. max_seq_len: the longest context it is made for, in tokens; None where
     it has no bound of its own. encoder: the stack whose result `cross` attends to. vision, audio: towers whose
     vectors take the places of tokens; the latter reads each sequence's sound in windows of its front's n_frames.
+    patcher: reads the tokens ahead of all else, to say where patches of them end, and is not trained (BLT).
     contrast: what compares the vectors of texts with those of pictures. mtp: modules for further tokens, which only a
     Load that asks counts. shipped: how its checkpoint is published, where its matrices are packed; nothing else depends
     on it.
@@ -126,6 +127,7 @@ class ModelSpec(Stack):
     encoder: Tower | None = None
     vision: Tower | None = None
     audio: Tower | None = None
+    patcher: Tower | None = None
     contrast: Contrast | None = None
     adapter: Adapter | None = None
     mtp: Mtp | None = None
@@ -144,6 +146,8 @@ class ModelSpec(Stack):
             raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
         if isinstance(self.embedding, Restored) and not masks(self.encoder):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
+        if self.patcher is not None and all(group.patched is None for group in self.layers):
+            raise Refused("patcher", "none, unless tokens become patches", "some")
         if self.encoder is None and any(group.cross or _merged(group) for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
         if any(_merged(group) for tower in self.towers for group in tower.layers):
@@ -176,9 +180,16 @@ class ModelSpec(Stack):
     @property
     def decodes(self) -> bool:
         """Whether it goes on token by token: it reads tokens, and no layer lets them see those to come (BERT's do)."""
-        return self.reads_tokens and all(
-            getattr(mixer, "causal", True) for group in self.layers for mixer in group.mixers
-        )
+        causal = all(getattr(mixer, "causal", True) for group in self.layers for mixer in group.mixers)
+        # Which patches a new byte changes follows from the text.
+        return self.reads_tokens and causal and all(group.patched is None for group in self.layers)
+
+    @property
+    def why_whole(self) -> str:
+        """What a model does that does not go on token by token."""
+        if any(group.patched is not None for group in self.layers):
+            return "makes patches of its bytes, of which it is not described what a new one changes"
+        return "generates no tokens"
 
     @property
     def stacks(self) -> tuple[Stack, ...]:
@@ -188,7 +199,7 @@ class ModelSpec(Stack):
     @property
     def towers(self) -> tuple[Tower, ...]:
         """The stacks beside the main one."""
-        return tuple(tower for tower in (self.encoder, self.vision, self.audio) if tower is not None)
+        return tuple(tower for tower in (self.encoder, self.vision, self.audio, self.patcher) if tower is not None)
 
 
 def _merged(group: LayerGroup) -> bool:

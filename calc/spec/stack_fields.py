@@ -84,7 +84,17 @@ class StackFields(Node):
         found, width = {}, self.d_model
         for group in self.layers:
             width = width if group.merge is None else group.merge.d_merged
+            width = width if group.patched is None else group.patched.width(width)
+            width = width if group.unpatched is None else self.d_model
             found[group.name] = width
+        return found
+
+    @property
+    def patch_lengths(self) -> list[int | None]:
+        """Of each group, how long the patches are that stand ahead of it; None without any."""
+        found: list[int | None] = []
+        for group in self.layers:
+            found.append(group.patched.length if group.patched is not None else found[-1] if found else None)
         return found
 
     @property

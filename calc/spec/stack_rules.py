@@ -10,6 +10,7 @@ from calc.spec.attention import Attention
 from calc.spec.band_attention import BandAttention
 from calc.spec.channels import DeepRouter
 from calc.spec.denoising import Latents
+from calc.spec.fronts import Embedding
 from calc.spec.gated_bias import GatedBias
 from calc.spec.latent import Mla
 from calc.spec.patches import Patches
@@ -89,6 +90,20 @@ def _in_stages(stack: StackFields) -> None:
         mixer = next(group.mixer for group in stack.layers if group.name == name)
         if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
             raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
+
+
+def _in_patches(stack: StackFields) -> None:
+    """Bytes become patches once, and layers behind those read bytes again and perhaps patches beside them."""
+    steps = [(g.patched is not None, g.unpatched is not None, g.of_patches is not None) for g in stack.layers]
+    if not any(any(step) for step in steps):
+        return
+    down = [i for i, step in enumerate(steps) if step[0]]
+    up = [i for i, step in enumerate(steps) if step[1]]
+    if len(down) != 1 or len(up) != 1 or not 0 < down[0] < up[0] or any(s[2] for s in steps[: up[0]]):
+        raise Refused("patched", "one group of layers, and one behind it that is unpatched and may read it", "others")
+    plain = (stack.schedule, stack.per_layer, stack.n_streams, stack.altup, stack.pool, stack.relative_bias)
+    if any(each is not None for each in plain) or not isinstance(stack.embedding, Embedding):
+        raise Refused("patched", "none, unless tokens are read by plain layers, one group behind another", "some")
 
 
 def _denoises(stack: StackFields) -> None:
@@ -229,6 +244,7 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     _heads_divide,
     _in_squares,
     _in_stages,
+    _in_patches,
     _denoises,
     _one_relative_table,
     _alike_in_blocks,

@@ -34,7 +34,7 @@ FIELDS = (
     *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "head_gate", "inner_norm", "kv", "qk_norm", "v_norm"),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
-    *("softcap", "sinks", "merged", "lopsided", "convolved"),
+    *("softcap", "sinks", "merged", "lopsided", "convolved", "cached"),
 )
 """Fields of the spec that are computed here."""
 
@@ -109,8 +109,9 @@ class SelfAttention(nn.Module):
                 self.relative_value = RelativeVectors(shaw, self.d_value)
 
     def new_cache(self, length: int | None) -> LayerCache | None:
-        """An empty cache that grows (None) or has room for `length` tokens; attention to both sides keeps nothing."""
-        if not self.spec.causal or self.spec.kv == "earlier":
+        """An empty cache that grows (None) or has room for `length` tokens; attention to both sides, or of what is run
+        anew for each text, keeps nothing."""
+        if not self.spec.causal or self.spec.kv == "earlier" or not self.spec.cached:
             return None
         own: LayerCache = Growing(self.spec.window) if length is None else Static(length, self.spec.window)
         if self.spec.convolved is not None:

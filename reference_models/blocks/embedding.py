@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Embedding, Head, Projection
+from reference_models.blocks.byte_patches import HashTables
 from reference_models.blocks.linear import ACTIVATIONS, BlockScale, NormLayer, scaled, softcap
 from reference_models.blocks.page import add_box_tables, box_vectors, boxes_of_patches
 from reference_models.blocks.patches import PatchEmbedding
@@ -19,7 +20,7 @@ from reference_models.support import supported
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
     *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
-    *("boxes", "picture", "own_token", "weighed"),
+    *("boxes", "picture", "own_token", "weighed", "hashes"),
 )
 HEAD = (
     *("tied", "bias", "n_logits", "own_width", "transform", "transform_bias", "activation", "scale", "softcap"),
@@ -57,6 +58,8 @@ class TokenEmbedding(nn.Module):
         self.token = _table(vocab_size or 0, width)
         if spec.weighed:
             self.weighed = BlockScale(width, shifted=True)
+        if spec.hashes is not None:
+            self.hash = HashTables(spec.hashes, width)
         if spec.own_token is not None:
             self.own = nn.Module()
             self.own.weight = nn.Parameter(torch.empty(width).normal_(std=0.02))
@@ -85,7 +88,8 @@ class TokenEmbedding(nn.Module):
             self.page_norm = NormLayer(spec.norm, (width,))
 
     def forward(self, tokens: Tensor, step: Step) -> Tensor:
-        x = scaled(self.token(tokens), self.spec.scale)
+        x = self.token(tokens)
+        x = scaled(x if self.spec.hashes is None else x + self.hash(tokens), self.spec.scale)
         if self.spec.weighed:
             x = self.weighed(x)
         if self.spec.own_token is not None:

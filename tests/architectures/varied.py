@@ -11,6 +11,7 @@ import transformers
 
 from calc.architectures.aliases import SAME_THING
 from tests.architectures.cases import BASES, VARIANTS
+from tests.architectures.cases_bytes import BYTES
 from tests.architectures.cases_dense import DENSE
 from tests.architectures.cases_hearing import HEARING
 from tests.architectures.cases_latent import LATENT_CASES
@@ -29,7 +30,7 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
     **{family: [base, *(base | more for more in VARIANTS.get(family, ()))] for family, base in BASES.items()},
     **{
         family: list(cases)
-        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING, ALONE, HEARING)
+        for each in (DENSE, LATENT_CASES, RECENT, RECURRENT, SEEING, ALONE, HEARING, BYTES)
         for family, cases in each.items()
     },
     **{

@@ -13,6 +13,7 @@ from calc.memory.conditions import check
 from calc.quantities.parameters import weights
 from calc.spec import ModelSpec
 from calc.spec.run import Run
+from tests.architectures.cases_bytes import BLT
 from tests.saved.test_readings import CONFIGS
 
 FIELDS = ("tp", "pp", "cp")
@@ -24,6 +25,7 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Doge": (from_config({"model_type": "doge", **CONFIGS["doge"]}), ("tp", "cp")),
     "PatchTST": (from_config({"model_type": "patchtst"}), ("tp", "cp")),
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
+    "BLT": (from_config({"model_type": "blt", **BLT}), FIELDS),
     "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
 }
 """Model -> of two ranks each, those that are refused."""

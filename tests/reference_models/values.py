@@ -22,6 +22,7 @@ OTHERWISE = {
     "gpt-sw3": "transformers knows it as gpt2",
     "mistral_large4_text": "transformers has no class of it that writes; test_latent has it beside a tower",
     "glm5_next_text": "transformers has no class of it that writes; test_latent has glm5_next's",
+    "blt": "it reads whole texts, in patches that it is told; tests/architectures/test_blt.py compares them",
 }
 """Families whose logits are not compared with transformers' here, and why not."""
 CASES: dict[str, dict[str, Any]] = BASES | {

@@ -97,6 +97,6 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     check(spec, run)
     goes_on = spec.head is not None and (run.phase == "prefill" or spec.decodes)
     if run.phase in ("decode", "prefill") and not goes_on:
-        raise Refused("phase", "forward or training for a model that generates no tokens", run.phase)
+        raise Refused("phase", f"forward or training for a model that {spec.why_whole}", run.phase)
     if run.execution not in TIMED_EXECUTIONS:
         raise Refused("execution", "one whose kernels are known", run.execution)

@@ -1,0 +1,23 @@
+"""What stands between groups of layers: patches of pictures merged, and bytes that become patches and bytes again."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from calc.spec import Stack
+from reference_models.blocks.byte_patches import IntoPatches, OutOfPatches
+from reference_models.blocks.windows import merging
+
+
+def ahead_of_groups(spec: Stack) -> nn.ModuleDict:
+    """Group name -> the module whose vectors, fewer, wider or as many as before, its first layer reads."""
+    made, width = nn.ModuleDict(), spec.d_model
+    for group, length in zip(spec.layers, spec.patch_lengths, strict=True):
+        if group.merge is not None:
+            made[group.name] = merging(group.merge, width)
+        elif group.patched is not None:
+            made[group.name] = IntoPatches(group.patched, width)
+        elif group.unpatched is not None and length is not None:
+            made[group.name] = OutOfPatches(group.unpatched, length, width, spec.d_model)
+        width = spec.widths[group.name]
+    return made
