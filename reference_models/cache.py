@@ -28,7 +28,8 @@ class LayerCache:
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.state.values())
+        """Of its vectors; numbers of tokens are not counted."""
+        return sum(each.numel() * each.element_size() for each in self.state.values() if each.is_floating_point())
 
 
 class Growing(LayerCache):

@@ -27,7 +27,7 @@ from reference_models.support import module_of, supported
 
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
-    *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge"),
+    *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge", "ngrams"),
     *("patched", "unpatched", "of_patches"),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
 )
@@ -38,6 +38,7 @@ class Layer(nn.Module):
     """Mixer, attention over a source, channel mixer: those that the group has, each with the norms of its placement."""
 
     cross_attention: Any
+    ngrams: Any
     shared_block: Any
     out_scale: Tensor
 
@@ -49,7 +50,7 @@ class Layer(nn.Module):
         self.streams = False
         self.alternates: AltUp | None = None
         self.shifts = isinstance(group.channel, Mlp) and group.channel.shift
-        self.joins_caches = self.shifts or group.shared_block is not None
+        self.joins_caches = self.shifts or group.shared_block is not None or group.ngrams is not None
         if group.of_patches is not None:
             self.patch_attention = AttentionOfPatches(group.of_patches, d_model)
         if group.macaron and group.channel is not None:
@@ -93,6 +94,8 @@ class Layer(nn.Module):
             both = self.run(first, a, step, mixer) + self.run(second, b, step, mixer)
             x = x + scaled(both, self.group.residual_scale)
         else:
+            if self.group.ngrams is not None:
+                x = self.ngrams(x, step, self._part_of(mixer, "ngrams"))
             block = partial(in_streams, self) if self.streams else self.run_block
             for name in self.blocks:
                 x = block(name, x, replace(step, stream=x), cross if name == "cross_attention" else mixer)
@@ -116,6 +119,8 @@ class Layer(nn.Module):
         others: dict[str, LayerCache] = {"channel": Fixed()} if self.shifts else {}
         if self.group.shared_block is not None:
             others["shared_block"] = self.shared_block.attention.new_cache(length)
+        if self.group.ngrams is not None:
+            others["ngrams"] = Fixed()
         if not others:
             return mixer
         return Several(**others) if mixer is None else Several(mixer=mixer, **others)
@@ -180,6 +185,10 @@ class Layer(nn.Module):
     def normed(self, block: str, which: str, x: Tensor) -> Tensor:
         """x through a block's `norm` or `post_norm`."""
         return self.get_submodule(f"{self._stem(block)}_{which}")(x)
+
+    def drop_norm(self, block: str) -> None:
+        """Take away the norm ahead of a block."""
+        delattr(self, f"{self._stem(block)}_norm")
 
     def _stem(self, block: str) -> str:
         return "channel" if block == self.channel else block

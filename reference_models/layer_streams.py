@@ -10,7 +10,9 @@ from torch import Tensor
 
 from calc.spec import AltUp, LayerGroup, StreamMixing
 from reference_models.blocks.altup import Correction, Prediction
+from reference_models.blocks.gated_streams import GatedConnection
 from reference_models.blocks.linear import BlockScale
+from reference_models.blocks.ngrams import NGramVectors
 from reference_models.blocks.streams import Connection
 from reference_models.cache import LayerCache
 from reference_models.step import Step
@@ -25,15 +27,21 @@ def add_streams(layer: Any, n_streams: int, spec: StreamMixing, d_model: int) ->
     if others or hasattr(layer, "per_layer"):
         raise NotImplementedError(f"n_streams: no module computes them beside {', '.join(others) or 'per_layer'}")
     layer.streams = True
+    connection = Connection if spec.rank is None else GatedConnection
     for block in layer.blocks:
-        layer.add_module(_streams_of(layer, block), Connection(n_streams, spec, d_model))
+        layer.add_module(_streams_of(layer, block), connection(n_streams, spec, d_model))
+        if spec.rank is not None:
+            layer.drop_norm(block)
+    if group.ngrams is not None:
+        layer.ngrams = NGramVectors(group.ngrams, group.norm, n_streams, d_model)
 
 
 def in_streams(layer: Any, name: str, streams: Tensor, step: Step, cache: LayerCache | None) -> Tensor:
     """As `run_block`, streams [batch, seq, n_streams, d_model] -> the same shape."""
     connection = layer.get_submodule(_streams_of(layer, name))
     x, written, mixed = connection(streams)
-    out = layer.run(name, layer.normed(name, "norm", x), replace(step, stream=x), cache)
+    read = layer.normed(name, "norm", x) if connection.spec.rank is None else x
+    out = layer.run(name, read, replace(step, stream=x), cache)
     return connection.join(streams, out, written, mixed, step)
 
 

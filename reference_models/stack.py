@@ -17,6 +17,7 @@ from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
 from reference_models.blocks.disentangled import DistanceVectors
 from reference_models.blocks.embedding import Dense
+from reference_models.blocks.gated_streams import GatedCollapse
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.page_attention import add_page_tables, page_bias
@@ -73,7 +74,8 @@ class StackOfLayers(nn.Module):
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
                 module.add_table(vocab_size)
         if spec.n_streams is not None:
-            self.collapse = Collapse(spec.n_streams, spec.stream_mixing, spec.d_model)
+            collapse = Collapse if spec.stream_mixing.rank is None else GatedCollapse
+            self.collapse = collapse(spec.n_streams, spec.stream_mixing, spec.d_model)
         if spec.altup is not None:
             self.altup_in = IntoStreams(spec.altup, spec.d_model)
             self.altup_out = OutOfStreams(spec.altup, spec.d_model)

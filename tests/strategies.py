@@ -12,6 +12,7 @@ from calc.spec import (
     Attention,
     BandAttention,
     BlockAttention,
+    BlockIndexer,
     CompressedAttention,
     Compressor,
     Convolved,
@@ -33,12 +34,14 @@ from calc.spec import (
     Mlp,
     ModelSpec,
     Moe,
+    NGrams,
     Norm,
     PerLayerInputs,
     QkNorm,
     RgLru,
     Rwkv4,
     Shaw,
+    StreamMixing,
     Tower,
 )
 
@@ -288,6 +291,43 @@ def alternating(draw: st.DrawFn) -> ModelSpec:
         "per_layer": draw(st.none() | st.just(inputs)),
     }
     return spec.model_copy(update=changed)
+
+
+@st.composite
+def streamed(draw: st.DrawFn) -> ModelSpec:
+    """A model of several residual streams that are read value by value, whose attention reads what an indexer chooses,
+    with n-grams ahead of some layers and without."""
+    spec = draw(specs())
+    groups = []
+    for group in spec.layers:
+        rate, heads = draw(st.integers(1, 6)), draw(st.sampled_from([1, 2, 4]))
+        indexer = BlockIndexer(n_heads=draw(small), d_head=64, rate=rate, budget=rate * draw(st.integers(1, 9)))
+        sizes = {
+            "n_heads": heads,
+            "n_kv_heads": draw(st.sampled_from([1, heads])),
+            "d_head": 2 * draw(st.integers(1, 32)),
+        }
+        mixer = Attention(**sizes, gate=draw(st.booleans()), qkv_bias=draw(st.booleans()), indexer=indexer)
+        n, each = draw(st.integers(2, 4)), draw(st.integers(1, 2))
+        parts = tuple(draw(st.lists(st.integers(1, 30), min_size=each * (n - 1), max_size=each * (n - 1))))
+        ngrams = NGrams(
+            rows=sum(parts) + draw(st.integers(0, 5)),
+            d_ngram=len(parts) * draw(small),
+            d_conv=draw(st.integers(2, 5)),
+            n=n,
+            heads=parts,
+            multipliers=(3,) * n,
+            end=0,
+        )
+        own = dict.fromkeys(("kept_scale", "block_scale", "shifted"), False) | {
+            "placement": "pre",
+            "mixer": mixer,
+            "ngrams": draw(st.none() | st.just(ngrams)),
+        }
+        groups.append(group.model_copy(update=own))
+    mixing = StreamMixing(rank=draw(small))
+    streams = {"n_streams": draw(st.integers(1, 4)), "stream_mixing": mixing}
+    return spec.model_copy(update={"layers": tuple(groups), **streams})
 
 
 @st.composite

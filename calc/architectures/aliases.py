@@ -85,7 +85,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "num_attention_heads": "decoder_attention_heads",
         "num_hidden_layers": "decoder_layers",
     },
-    **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config"), TOWER),
+    **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config", "qwen4_exp.vision_config"), TOWER),
     "bamba": {"layer_types": "layers_block_type"},
     "patchtst": {"hidden_size": "d_model"},
     "xlnet": {

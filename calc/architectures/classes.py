@@ -173,6 +173,8 @@ CLASSES: dict[str, dict[str, Kind]] = {
     },
     "qwen3_5_moe": _seeing("Qwen3_5Moe"),
     "qwen3_5_moe_text": _named("Qwen3_5MoeText", lm="Qwen3_5MoeForCausalLM"),
+    "qwen4_exp": _seeing("Qwen4Exp"),
+    "qwen4_exp_text": _named("Qwen4ExpText", lm="Qwen4ExpForCausalLM"),
     "deepseek_v2": _named("DeepseekV2", "sequence"),
     "deepseek_v3": _named("DeepseekV3", "sequence", "token"),
     "kimi_k2": _named("DeepseekV3", "sequence", "token"),
@@ -225,7 +227,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
 
 TEXT_OF = {
     family: f"{family}_text"
-    for family in ("gemma3", "gemma3n", "gemma4", "glm5_next", "llama4", "qwen3_5", "qwen3_5_moe")
+    for family in ("gemma3", "gemma3n", "gemma4", "glm5_next", "llama4", "qwen3_5", "qwen3_5_moe", "qwen4_exp")
 }
 """Families with pictures -> that of their language model, whose classes read `text_config` alone."""
 

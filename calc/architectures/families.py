@@ -251,5 +251,7 @@ FAMILIES: dict[str, str] = {
     "qwen3_5_text": "qwen3_5",
     "qwen3_5_moe": "qwen3_5_moe",
     "qwen3_5_moe_text": "qwen3_5_moe",
+    "qwen4_exp": "qwen4_exp",
+    "qwen4_exp_text": "qwen4_exp",
 }
 """`model_type` of a config.json -> the module here that reads it. Modules are imported when asked for."""

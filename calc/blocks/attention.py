@@ -7,6 +7,7 @@ from dataclasses import replace
 from calc.blocks.attention_experts import routed_output
 from calc.blocks.attention_inputs import head_sizes, normed, placed_vectors, projected
 from calc.blocks.attention_keys import Known, known_keys
+from calc.blocks.block_indexer import block_indexer
 from calc.blocks.differential import difference, halves
 from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
@@ -38,7 +39,7 @@ def attention(
     """
     if spec.longest is not None:
         _refuse_longer(load.seq, spec.longest)
-    heads, kv_heads, _, _ = head_sizes(spec, x.width)
+    heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
     q, k, v, gate, visits = projected(t, spec, x, load, around)
     around.lend(spec.window, k, v)
     beside = None if spec.span is None else span_convolution(t, spec.span, heads, x, q)
@@ -55,6 +56,14 @@ def attention(
             raise Refused("adapter", "no keys and values in front of all others, where keys mask themselves", "prefix")
         own = dynamic_mask(t, spec.dynamic_mask, v, heads, kv_heads, load, known.cached, bias=spec.qkv_bias)
         scoring = replace(scoring, own=own)
+    if spec.indexer is not None:
+        if known.ahead is not None:
+            raise Refused(
+                "adapter", "no keys and values in front of all others, among which an indexer chooses", "prefix"
+            )
+        block_indexer(t, spec.indexer, spec.rope, d_head, x, load)
+        mask = load.batch * load.seq * known.keys
+        scoring = replace(scoring, masked=True, mask=mask)
     y = _weighted(t, spec, q, k, v, x.width, load, known, scoring)
     if beside is not None:
         y = t.joined(y, beside, rows=y.rows, width=y.width + beside.width)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from calc.blocks.adapters import prefix, prefix_length
 from calc.blocks.attention_inputs import head_sizes
+from calc.blocks.block_indexer import twice_unseen
 from calc.blocks.merged_attention import with_source
 from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size
@@ -38,6 +39,8 @@ def known_keys(
     cached, ahead = load.cached(spec.window), prefix_length(t)
     keys = cached + load.seq
     twice_pairs = load.batch * heads * load.twice_pairs(spec.window, spec.causal, spec.chunked)
+    if spec.indexer is not None:
+        twice_pairs = twice_pairs - load.batch * heads * twice_unseen(spec.indexer, load)
     if ahead is not None:
         k, v = prefix(t, spec, (kv_heads, d_head, d_value), load, k, v)
         keys, twice_pairs = keys + ahead, twice_pairs + 2 * load.tokens * heads * ahead

@@ -35,7 +35,7 @@ def delta_net(t: Trace, spec: DeltaNet, x: Tensor, load: Load, around: Surroundi
     mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False, shard=COLUMN, heads=spec.n_key_heads)
     y = delta_rule(t, spec, x, mixed, rate, decay, load)
     y = t.norm("norm", spec.norm, y, each=spec.n_value_heads)
-    return t.linear("out_proj", wide_gate(t, "gate", "silu", y, gate), x.width, shard=ROW)
+    return t.linear("out_proj", wide_gate(t, "gate", spec.gate, y, gate), x.width, shard=ROW)
 
 
 def _projected(t: Trace, spec: DeltaNet, x: Tensor) -> Projected:

@@ -12,6 +12,7 @@ from calc.blocks.byte_patches import patch_attention
 from calc.blocks.conformer import convolution_module, side_convolution
 from calc.blocks.denoising import denoising
 from calc.blocks.laurel import laurel
+from calc.blocks.ngrams import ngrams
 from calc.blocks.per_layer import layer_input, own_vector
 from calc.blocks.registry import CHANNELS, MIXERS
 from calc.blocks.shared_block import shared_block
@@ -48,7 +49,7 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
         x = patch_attention(t, group.of_patches, x, source, (load.batch, load.seq, keys), "patch_attention")
     blocks = list(_blocks(t, group, load, around))
     if around.streams is not None:
-        x = _in_streams(t, group, blocks, x, around, *around.streams)
+        x = _in_streams(t, group, blocks, x, load, around, *around.streams)
     elif around.altup is not None:
         return _alternating(t, group, blocks, x, around, around.altup)
     elif group.placement.startswith("parallel"):
@@ -139,7 +140,14 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
 
 
 def _in_streams(
-    t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Surroundings, n: Size, mixing: StreamMixing
+    t: Trace,
+    group: LayerGroup,
+    blocks: list[Block],
+    x: Tensor,
+    load: Load,
+    around: Surroundings,
+    n: Size,
+    mixing: StreamMixing,
 ) -> Tensor:
     """Each block reads a mixture of the n streams that lie side by side in x, and what it gives is shared among them.
 
@@ -150,11 +158,15 @@ def _in_streams(
     factors = group.block_scale or group.kept_scale or group.gates or group.residual_scale != 1.0
     if group.residual is not None or factors:
         raise Refused("residual", "plain sums, in layers of several streams", "factors")
+    if group.ngrams is not None:
+        x = ngrams(t, group.ngrams, group.norm, x, n, load)
     for block in blocks:
         name = f"{'channel' if block.region == 'channel' else 'mixer'}_streams"
         read, written, mixed = connection(t, name, x, n, mixing)
         around.stream = read
-        y = run_block(t, group, block, t.norm(f"{block.norm}_norm", group.norm, read))
+        # Where gates make what it reads of normed streams, nothing is normed again.
+        normed = t.norm(f"{block.norm}_norm", group.norm, read) if mixing.rank is None else read
+        y = run_block(t, group, block, normed)
         x = mixture(t, name, x, y, written, mixed, n)
     return x
 

@@ -5,6 +5,7 @@ Source: manifold-constrained hyper-connections (Xie et al. 2026); transformers 5
 
 from __future__ import annotations
 
+from calc.blocks.gated_streams import gated_collapse, gated_connection
 from calc.sizes import Size, exact_div
 from calc.spec import Norm, StreamMixing
 from calc.trace.functions import Matmul
@@ -35,8 +36,10 @@ def connection(t: Trace, name: str, streams: Tensor, n: Size, mixing: StreamMixi
 
     All streams of a token, normed side by side, give n weights to read with, as many to write with, and the matrix:
     2 * tokens * n * d_model * (2 + n) * n FLOPs, without a matrix 2 * n in place of (2 + n) * n. Reading is a sum of
-    scaled streams, 0 FLOPs.
+    scaled streams, 0 FLOPs. Where gates have a rank: as `gated_connection` says.
     """
+    if mixing.rank is not None:
+        return *gated_connection(t, name, streams, n, mixing, mixing.rank), None
     with t.part(name, streams, of="other") as out:
         weights, mixed = _weights(t, streams, (2 if mixing.independent else 2 + n) * n, mixing), None
         if mixing.independent:
@@ -52,7 +55,7 @@ def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mi
     writing takes 0. mixed: None where streams are as they were."""
     with t.part(name, streams, y, of="other") as out:
         if mixed is None:
-            out.append(write_streams(t, streams, y, written))
+            out.append(write_streams(t, streams, y, written, "scale"))
             return out[0]
         shape = Matmul(n, exact_div(streams.width, n), n, streams.rows, weighed=False)
         flops = 2 * streams.rows * n * streams.width
@@ -65,6 +68,8 @@ def mixture(t: Trace, name: str, streams: Tensor, y: Tensor, written: Tensor, mi
 
 def collapse(t: Trace, streams: Tensor, n: Size, mixing: StreamMixing) -> Tensor:
     """Streams [tokens, n * d_model] -> [tokens, d_model], behind the last layer."""
+    if mixing.rank is not None:
+        return gated_collapse(t, streams, n, mixing, mixing.rank)
     with t.part("collapse", streams, of="other") as out:
         if mixing.mean:
             each = streams.view(streams.rows * n, exact_div(streams.width, n))

@@ -119,6 +119,10 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
         yield one("tp", TRACED, tp)
     for stack in spec.stacks:
         for group in stack.layers:
+            if group.ngrams is not None:
+                yield one(
+                    "tp", "1 beside hashed n-grams, of whose tables it is not written down how ranks divide them", tp
+                )
             shared = group.shared_block
             between = () if shared is None else (shared.attention, shared.mlp)
             for node in (*group.mixers, group.cross, group.channel, *between):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from calc.memory.condition import Condition, one
 from calc.sizes import is_exactly
-from calc.spec import ModelSpec, WindowAttention
+from calc.spec import BlockIndexer, ModelSpec, WindowAttention
 from calc.spec.run import Run
 
 
@@ -19,6 +19,10 @@ def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
     if any(getattr(mixer, "convolved", None) for mixer in mixers):
         yield one("cp", "1 where queries and keys are convolved with those before, which ranks do not pass on", run.cp)
+    if any(isinstance(getattr(mixer, "indexer", None), BlockIndexer) for mixer in mixers):
+        yield one("cp", "1 where an indexer chooses among means of keys, which ranks do not pass on", run.cp)
+    if any(group.ngrams is not None for group in spec.layers):
+        yield one("cp", "1 beside hashed n-grams, whose first tokens are another rank's", run.cp)
     if any(getattr(mixer, "merged", False) for mixer in mixers):
         yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
 

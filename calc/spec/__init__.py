@@ -8,6 +8,7 @@ from calc.spec.attention import Attention, HeadExperts, Norm, QkNorm, Temperatur
 from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
+from calc.spec.block_indexer import BlockIndexer
 from calc.spec.byte_patches import Hashes, PatchAttention, Patched
 from calc.spec.channels import Activation, DeepRouter, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
@@ -29,6 +30,7 @@ from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.mixers import Branch, Parallel
 from calc.spec.model import Adapter, ModelSpec, Tower
+from calc.spec.ngrams import NGrams
 from calc.spec.page import BoxBuckets, Boxes, PageAttention, Picture
 from calc.spec.patches import Patches, WindowedPositions
 from calc.spec.per_layer import PerLayerInputs
@@ -59,6 +61,7 @@ __all__ = [
     "AttentionPool",
     "BandAttention",
     "BlockAttention",
+    "BlockIndexer",
     "Bottleneck",
     "BoxBuckets",
     "Boxes",
@@ -102,6 +105,7 @@ __all__ = [
     "ModelSpec",
     "Moe",
     "Mtp",
+    "NGrams",
     "Node",
     "Norm",
     "PageAttention",

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
+from calc.spec.block_indexer import BlockIndexer
 from calc.spec.convolved import Convolved
 from calc.spec.fields import Dim, Node
 from calc.spec.positions import Buckets, Disentangled, Shaw
@@ -135,6 +136,7 @@ class Attention(Node):
         token further ahead than behind.
     convolved: as it says there; `qkv_bias` is then on all four projections.
     cached: False where keys and values are run anew for each text and none are kept (BLT's patches).
+    indexer: chooses which tokens each query attends to; all pairs are multiplied, and what is not chosen is hidden.
     repeated: keys and values that heads share are laid out for each, or PyTorch's kernel is told that they are shared;
         False: it is given one head of them and told nothing, for which it writes scores out (Falcon).
     """
@@ -181,6 +183,7 @@ class Attention(Node):
     merged: bool = False
     lopsided: bool = False
     convolved: Convolved | None = None
+    indexer: BlockIndexer | None = None
     repeated: bool = True
     cached: bool = True
 
@@ -229,6 +232,17 @@ class Attention(Node):
             raise Refused("dynamic_mask", f"null beside {others[0] if others else self.position}", self.dynamic_mask)
         if self.dynamic_mask is not None and (self.kv != "own" or self.disentangled is not None):
             raise Refused("dynamic_mask", "null where keys and values are not the layer's own", self.dynamic_mask)
+        return self
+
+    @model_validator(mode="after")
+    def _chosen_by_an_indexer(self) -> Self:
+        if self.indexer is None:
+            return self
+        if not self.causal or not self.cached or self.kv != "own" or self.position != "rope" or self.window is not None:
+            raise Refused("indexer", "none, unless tokens see all before them, by keys of their own that turn", "one")
+        alone = ("buckets", "shaw", "sinks", "softcap", "masked_window", "experts", "differential", "dynamic_mask")
+        if others := [name for name in (*alone, "merged", "convolved") if getattr(self, name)]:
+            raise Refused("indexer", f"none beside {others[0]}", "one")
         return self
 
     @model_validator(mode="after")

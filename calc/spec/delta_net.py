@@ -20,7 +20,7 @@ class DeltaNet(Node):
     fused: queries, keys, values and gate are one matrix, and the two scalars of each head another (Qwen3-Next); else
     the gate and both scalars have matrices of their own (Qwen3.5). norm: on each value head, before its gate.
     double_rate: learning rates lie between 0 and 2, so that what is overwritten may turn its sign (OLMo Hybrid;
-    Grazzi et al. 2024, arXiv:2411.12537).
+    Grazzi et al. 2024, arXiv:2411.12537). gate: what that passes (Qwen4 may take a sigmoid).
     """
 
     kind: Literal["delta_net"] = "delta_net"
@@ -33,6 +33,7 @@ class DeltaNet(Node):
     fused: bool = False
     norm: Norm = Norm()
     double_rate: bool = False
+    gate: Literal["silu", "sigmoid"] = "silu"
 
     @model_validator(mode="after")
     def _shared_keys(self) -> Self:

@@ -14,6 +14,7 @@ from calc.spec.conformer import ConvolutionModule, SideConvolution
 from calc.spec.denoising import Denoising
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
+from calc.spec.ngrams import NGrams
 from calc.spec.residual import Residual
 from calc.spec.shared_block import SharedBlock
 from calc.spec.windows import Merge, PooledAttention
@@ -61,6 +62,7 @@ class LayerGroup(Node):
     layer's mixer (BLT).
     merge: ahead of these layers vectors of neighbouring patches become fewer and wider ones, as it says there (Swin).
     denoising: what the layer is in place of all else, of a denoiser (DiT, FLUX.1).
+    ngrams: vectors of the last tokens together are added to the streams ahead of the blocks (Qwen4).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
     nothing has been added up).
     """
@@ -87,6 +89,7 @@ class LayerGroup(Node):
     patched: Patched | None = None
     unpatched: int | None = Field(default=None, gt=0, le=1024)
     of_patches: PatchAttention | None = None
+    ngrams: NGrams | None = None
     denoising: Denoising | None = None
     norm: Norm = Norm()
     placement: Placement = "pre"

@@ -52,6 +52,9 @@ def _heads_divide(stack: StackFields) -> None:
             if attention.position == "rope" and d_head % 2:
                 raise Refused("d_head", "an even width, since rotary positions turn pairs", d_head)
             share = attention.rope.fraction
+            if attention.indexer is not None and int(d_head * share) > attention.indexer.d_head:
+                expected = f"at least the {int(d_head * share)} values of a head that turn"
+                raise Refused("indexer.d_head", expected, attention.indexer.d_head)
             if attention.position == "rope" and not attention.rope.proportional and int(d_head * share) == 1:
                 raise Refused("rope.fraction", f"a share of d_head = {d_head} that holds a pair", share)
 
@@ -189,6 +192,11 @@ def _alternates(stack: StackFields) -> None:
         raise Refused("altup", "null beside parallel blocks, or a norm or factor behind a layer", "streams")
 
 
+def _adds_ngrams(stack: StackFields) -> None:
+    if stack.n_streams is None and any(group.ngrams is not None for group in stack.layers):
+        raise Refused("ngrams", "none, unless there are several residual streams to which they are added", "some")
+
+
 def _lent(stack: StackFields) -> None:
     """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
     of_name = {group.name: group.mixer for group in stack.layers}
@@ -251,6 +259,7 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     _of_one_page,
     _whole_chunks,
     _alternates,
+    _adds_ngrams,
     _lent,
     _carries_on,
     _reads_each_other,

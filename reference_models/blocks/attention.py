@@ -14,6 +14,7 @@ from calc.spec.attention import BY_DISTANCE
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.attention_experts import RoutedOutput, by_head, by_slot
 from reference_models.blocks.attention_inputs import add_projections, placed, projected, rotation, temperature
+from reference_models.blocks.block_indexer import ChosenBlocks
 from reference_models.blocks.convolved_inputs import add_convolved, convolved_inputs
 from reference_models.blocks.differential import Difference, halves
 from reference_models.blocks.disentangled import add_vectors, vector_scores
@@ -34,7 +35,7 @@ FIELDS = (
     *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "head_gate", "inner_norm", "kv", "qk_norm", "v_norm"),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
     *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
-    *("softcap", "sinks", "merged", "lopsided", "convolved", "cached"),
+    *("softcap", "sinks", "merged", "lopsided", "convolved", "indexer", "cached"),
 )
 """Fields of the spec that are computed here."""
 
@@ -75,6 +76,8 @@ class SelfAttention(nn.Module):
         if spec.dynamic_mask is not None:
             sizes = spec.dynamic_mask, self.n_heads, self.n_kv_heads, self.d_value
             self.dynamic_mask = DynamicMask(*sizes, bias=spec.qkv_bias)
+        if spec.indexer is not None:
+            self.indexer = ChosenBlocks(spec.indexer, spec.rope, self.d_head, d_model)
         if spec.sinks:
             self.sinks = nn.Parameter(torch.zeros(self.n_heads))
         self._add_relative(d_model)
@@ -135,12 +138,15 @@ class SelfAttention(nn.Module):
             q, k = rotate(q), k if spec.kv == "earlier" else rotate(k)
         if spec.qk_norm is not None and spec.qk_norm.turned:
             q, k = self.q_norm(q), k if spec.kv == "earlier" else self.k_norm(k)
-        k, v, keys = self._with_earlier(x, k, v, step, cache)
+        q_index, k_index = (None, None) if spec.indexer is None else self.indexer.projected(x, step)
+        k, v, keys, k_index = self._with_earlier(x, k, v, k_index, step, cache)
         queries = step.numbers(seq, x.device)
         if spec.temperature is not None:
             q = q * temperature(spec.temperature, queries).to(q.dtype)
         extra = self._relative(queries, keys, step)
         k, v, mask, extra, hides = self._masked(x, k, v, keys, step, cache, extra)
+        if q_index is not None:
+            hides, mask = True, self.indexer(q_index, k_index, step.mask(seq, keys, causal=True), step)
         if spec.position in BY_DISTANCE:
             each, further = spec.position != "transformer-xl", spec.position == "xlnet"
             q, extra["distances"] = distance_scores(self, q, step, each=each, further=further)
@@ -161,18 +167,21 @@ class SelfAttention(nn.Module):
         return split(self.k_proj(x), self.n_kv_heads), split(self.v_proj(x), self.n_kv_heads)
 
     def _with_earlier(
-        self, x: Tensor, k: Tensor, v: Tensor, step: Step, cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """All keys and values, those of an earlier layer or of earlier tokens too, and the numbers of their tokens."""
+        self, x: Tensor, k: Tensor, v: Tensor, index: Tensor | None, step: Step, cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """All keys and values, those of an earlier layer or of earlier tokens too, and the numbers of their tokens;
+        and an indexer's keys of as many."""
         if self.spec.kv == "earlier" and step.lent is not None:
             k, v, keys = step.lent[self.spec.window]
         elif isinstance(cache := cache.parts["own"] if isinstance(cache, Several) else cache, Growing | Static):
-            (k, v), keys = cache.update(step.start, k=k, v=v)
+            more = {} if index is None else {"index": index}
+            (k, v, *whole), keys = cache.update(step.start, k=k, v=v, **more)
+            index = whole[0] if whole else None
         else:
             keys = torch.arange(x.shape[1], device=x.device)
         if step.lent is not None:
             step.lent[self.spec.window] = k, v, keys
-        return k, v, keys
+        return k, v, keys, index
 
     def _masked(
         self,

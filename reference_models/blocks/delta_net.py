@@ -9,13 +9,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import DeltaNet
-from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.linear import ACTIVATIONS, NormLayer
 from reference_models.blocks.short_convolution import ShortConvolution, in_chunks
 from reference_models.cache import Fixed, LayerCache
 from reference_models.step import Step, recomputed
 from reference_models.support import supported
 
-FIELDS = ("n_key_heads", "n_value_heads", "d_key", "d_value", "d_conv", "chunk", "fused", "norm", "double_rate")
+FIELDS = ("n_key_heads", "n_value_heads", "d_key", "d_value", "d_conv", "chunk", "fused", "norm", "double_rate", "gate")
 
 
 class GatedDeltaNet(nn.Module):
@@ -62,7 +62,7 @@ class GatedDeltaNet(nn.Module):
         rate = 2 * b.float().sigmoid() if spec.double_rate else b.float().sigmoid()
         arguments = (q * spec.d_key**-0.5, k, v, decay.transpose(1, 2), rate.transpose(1, 2))
         y = self.norm(self._rule(arguments, step, cache).transpose(1, 2).to(x.dtype))
-        return self.out_proj((y.float() * F.silu(gate.float())).to(x.dtype).flatten(2))
+        return self.out_proj((y.float() * ACTIVATIONS[spec.gate](gate.float())).to(x.dtype).flatten(2))
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries, keys and values side by side, gates [batch, seq, n_value_heads, d_value], and the two scalars."""

@@ -25,6 +25,16 @@ EXPERTS = {
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40,
 }  # fmt: skip
 ROUTED = {key: value for key, value in EXPERTS.items() if key != "shared_expert_intermediate_size"}
+STREAMS = {"hc_count": 3, "hc_lowrank": 5}
+INDEXER = {
+    "indexer_n_heads": 3, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8,
+    "indexer_compress_ratio": 4,
+}  # fmt: skip
+QWEN4 = {key: value for key, value in (QWEN | EXPERTS).items() if key != "intermediate_size"} | STREAMS | INDEXER
+NGRAMS = {
+    "ple_layer_ids": [3, 1], "ple_embed_dim": 24, "heads_per_ngram": 2, "ngram_vocab_size_base": 11,
+    "make_ngram_vocab_size_divisible_by": 8, "eos_token_id": 1,
+}  # fmt: skip
 KIMI = BASE | {
     "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 48, "moe_intermediate_size": 16,
     "num_experts": 8,
@@ -179,5 +189,18 @@ RECURRENT: dict[str, tuple[dict[str, Any], ...]] = {
         {"text_config": QWEN, "vision_config": TOWER},
         {"text_config": QWEN, "vision_config": TOWER, "tie_word_embeddings": True},
     ),
+    "qwen4_exp_text": (
+        QWEN4,
+        QWEN4 | NGRAMS,
+        QWEN4
+        | {"attention_bias": True, "norm_topk_prob": False, "output_gate_type": "sigmoid"}
+        | {"layer_types": [LINEAR, "indexed_attention", FULL, LINEAR], "tie_word_embeddings": True},
+        QWEN4
+        | NGRAMS
+        | {"ngram_size": 2, "ple_conv_kernel_size": 2, "full_attention_interval": 2, "seed": 3}
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}}
+        | {"indexer_head_dim": 6, "ple_embed_dim": None, "eos_token_id": [2, 1]},
+    ),
+    "qwen4_exp": ({"text_config": QWEN4 | NGRAMS, "vision_config": TOWER},),
     "qwen3_5_moe": ({"text_config": QWEN | EXPERTS, "vision_config": TOWER},),
 }

@@ -14,7 +14,8 @@ FALCON = {"falcon_h1"}
 KIMI = {"kimi_linear", "bailing_hybrid", "glm5_next", "glm5_next_text"}
 GRIFFIN = {"recurrent_gemma"}
 ZAMBA = {"zamba2"}
-QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
+QWEN4 = {"qwen4_exp", "qwen4_exp_text"}
+QWEN = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", *QWEN4}
 
 Rule = tuple[set[str] | None, str, tuple[str, ...]]
 
@@ -26,6 +27,15 @@ def _ssm(families: set[str], theirs: str, ours: str) -> tuple[Rule, ...]:
         (families, rf"{theirs}\.conv1d\.(\w+)", (rf"{ours}.conv.\1",)),
         (families, rf"{theirs}\.(in_proj|x_proj|dt_proj|out_proj|norm)\.(\w+)", (rf"{ours}.\1.\2",)),
         (families, rf"{theirs}\.(dt|b|c)_layernorm\.weight", (rf"{ours}.\1_norm.weight",)),
+    )
+
+
+def _gated(families: set[str], theirs: str, ours: str) -> tuple[Rule, ...]:
+    """The tensors of a connection to residual streams called `theirs`."""
+    return (
+        (families, rf"{theirs}\.hc_norm\.weight", (rf"{ours}.norm.weight",)),
+        (families, rf"{theirs}\.input_mix_weight_(down|up)\.weight", (rf"{ours}.\1_proj.weight",)),
+        (families, rf"{theirs}\.block_inject_weight\.weight", (rf"{ours}.write_proj.weight",)),
     )
 
 
@@ -72,6 +82,15 @@ IN_LAYER: tuple[Rule, ...] = (
     (ZAMBA, r"shared_transformer\.(?:feed_forward\.)?((?:gate_up|down)_proj\..+)", (r"shared_block.mlp.\1",)),
     *_ssm(QWEN | OLMO, "linear_attn", "delta_net"),
     (QWEN, r"linear_attn\.in_proj_(\w+)\.weight", (r"delta_net.\1_proj.weight",)),
+    (QWEN4, r"self_attn\.indexer\.index_qk_proj\.weight", ("attention.indexer.qk_proj.weight",)),
+    (QWEN4, r"self_attn\.indexer\.(q|k)_layernorm\.weight", (r"attention.indexer.\1_norm.weight",)),
+    *_gated(QWEN4, "attn_hyper_connection", "mixer_streams"),
+    *_gated(QWEN4, "mlp_hyper_connection", "channel_streams"),
+    (QWEN4, r"ple\.ple_embedding\.ngram_embedding\.weight", ("ngrams.table.weight",)),
+    (QWEN4, r"ple\.(k|v)\w+_proj\.weight", (r"ngrams.\1_proj.weight",)),
+    (QWEN4, r"ple\.norm_(k|q)\w+\.weight", (r"ngrams.\1_norm.weight",)),
+    (QWEN4, r"ple\.norm_conv\.weight", ("ngrams.v_norm.weight",)),
+    (QWEN4, r"ple\.conv1d\.weight", ("ngrams.conv.weight",)),
     (OLMO, r"input_layernorm\.weight", ("delta_net_norm.weight",)),
     (OLMO, r"post_attention_layernorm\.weight", ("attention_post_norm.weight", "channel_norm.weight")),
     (OLMO, r"post_feedforward_layernorm\.weight", ("channel_post_norm.weight",)),
@@ -118,5 +137,7 @@ IN_LAYER: tuple[Rule, ...] = (
 OUTSIDE: tuple[tuple[str, str], ...] = (
     (r"(?:backbone|model)\.embeddings\.weight", "embedding.token.weight"),
     (r"model\.final_norm\.weight", "final_norm.weight"),
+    (r"(?:.*\.)?hyper_connection_mixer\.hc_norm\.weight", "collapse.norm.weight"),
+    (r"(?:.*\.)?hyper_connection_mixer\.input_mix_weight_(down|up)\.weight", r"collapse.\1_proj.weight"),
     (r"(?:.*\.)?embedding_norm\.weight", "final_norm.weight"),
 )

@@ -139,6 +139,7 @@ TOWERS = {
     *("gemma3", "gemma4", "llama4", "mistral3", "mistral_large4", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"),
     *("kimi_k25", "qwen2_5_vl", "paligemma", "idefics3", "smolvlm", "internvl", "step3p7", "llava", "cohere2_vision"),
     *("llava_next", "llava_onevision", "lfm2_vl", "glm4v", "glm4v_moe", "glm46v", "glm5_next", "qwen3_5_moe"),
+    "qwen4_exp",
     *("aya_vision", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "t5gemma2"),
 }
 TOWER = re.compile(

@@ -34,8 +34,10 @@ from tests.architectures.cases_recurrent import (  # noqa: E402
     MAMBA,
     MAMBA2,
     NEMOTRON,
+    NGRAMS,
     OLMO,
     QWEN,
+    QWEN4,
     RECURRENT,
     ROUTED,
     ZAMBA,
@@ -73,13 +75,13 @@ def count(run: Any) -> int:
 
 
 def held(cache: Any) -> int:
-    """Bytes of everything in the cache."""
+    """Bytes of everything in the cache but numbers of tokens."""
     found = []
     for layer in cache.layers:
-        found += [getattr(layer, "keys", None), getattr(layer, "values", None)]
+        found += [getattr(layer, name, None) for name in ("keys", "values", "indexer_keys")]
         for states in (getattr(layer, "conv_states", None), getattr(layer, "recurrent_states", None)):
             found += list(states.values()) if isinstance(states, dict) else list(states or [])
-    return sum(tensor.numel() * tensor.element_size() for tensor in found if tensor is not None)
+    return sum(each.numel() * each.element_size() for each in found if each is not None and each.is_floating_point())
 
 
 def held_by_blocks(model: Any) -> int:
@@ -194,6 +196,18 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
         ("olmo_hybrid", OLMO | {"hidden_act": "gelu"}, "hidden_act"),
         ("qwen3_5_text", QWEN | {"attn_output_gate": False}, "attn_output_gate"),
         ("qwen3_5_text", QWEN | {"linear_num_value_heads": 3}, "n_value_heads"),
+        ("qwen4_exp_text", QWEN4 | {"indexer_n_heads": None}, "indexer_n_heads"),
+        ("qwen4_exp_text", QWEN4 | {"indexer_kv_heads": 2}, "indexer_kv_heads"),
+        ("qwen4_exp_text", QWEN4 | {"indexer_budget": 6}, "budget"),
+        ("qwen4_exp_text", QWEN4 | {"indexer_head_dim": 8}, "indexer.d_head"),
+        ("qwen4_exp_text", QWEN4 | {"hc_count": 1}, "hc_count"),
+        ("qwen4_exp_text", QWEN4 | {"output_gate_type": "tanh"}, "output_gate_type"),
+        ("qwen4_exp_text", QWEN4 | {"layer_types": ["sliding_attention"] * 4}, "layer_types"),
+        ("qwen4_exp_text", QWEN4 | NGRAMS | {"ple_layer_ids": [4]}, "ple_layer_ids"),
+        ("qwen4_exp_text", QWEN4 | NGRAMS | {"ngram_size": 1}, "ngram_size"),
+        ("qwen4_exp_text", QWEN4 | NGRAMS | {"ple_embed_dim": 25}, "heads"),
+        ("qwen4_exp_text", QWEN4 | NGRAMS | {"ple_conv_kernel_size": 1}, "ple_conv_kernel_size"),
+        ("qwen4_exp_text", QWEN4 | NGRAMS | {"eos_token_id": None}, "eos_token_id"),
     ],
 )
 def test_refused(model_type: str, config: dict[str, Any], field: str) -> None:

@@ -17,7 +17,7 @@ from calc.errors import Refused
 from calc.memory.sharding import held_chunks
 from calc.memory.totals import memory_ranks
 from calc.quantities.parameters import parameters
-from calc.spec import Attention, LayerGroup, Lora, Mlp, ModelSpec
+from calc.spec import Attention, BlockIndexer, LayerGroup, Lora, Mlp, ModelSpec, NGrams
 from calc.spec.run import PLAN_SIZES, ExecutionName, Run
 from calc.time.schedule.orders import ORDERS
 from tests.conventions.shapes import LLAMA_3, gpt
@@ -31,6 +31,29 @@ MASKED = ModelSpec(
     vocab_size=1000,
     max_seq_len=128,
     layers=(LayerGroup(count=2, mixer=Attention(n_heads=4, dynamic_mask=64), channel=Mlp()),),
+)
+INDEXED = MASKED.model_copy(
+    update={
+        "layers": (
+            LayerGroup(
+                count=2,
+                mixer=Attention(n_heads=4, indexer=BlockIndexer(n_heads=2, d_head=24, rate=4, budget=8)),
+                channel=Mlp(),
+            ),
+        )
+    }
+)
+HASHED = INDEXED.model_copy(
+    update={
+        "n_streams": 2,
+        "layers": (
+            LayerGroup(
+                count=2,
+                channel=Mlp(),
+                ngrams=NGrams(rows=10, d_ngram=4, n=2, heads=(5, 3), multipliers=(1, 3), end=0),
+            ),
+        ),
+    }
 )
 
 
@@ -46,6 +69,14 @@ MASKED = ModelSpec(
         (SMALL, {"cp": 1_073_741_824}, "cp", "a divisor of seq = 128"),
         (MASKED, {"tp": 2}, "tp", "1 where the values of all heads make a mask (dynamic_mask)"),
         (MASKED, {"cp": 2}, "cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on"),
+        (INDEXED, {"cp": 2}, "cp", "1 where an indexer chooses among means of keys, which ranks do not pass on"),
+        (HASHED, {"cp": 2}, "cp", "1 beside hashed n-grams, whose first tokens are another rank's"),
+        (
+            HASHED,
+            {"tp": 2},
+            "tp",
+            "1 beside hashed n-grams, of whose tables it is not written down how ranks divide them",
+        ),
         (SMALL, {"pp": 7}, "pp", "at most as many stages as layers (6)"),
         (SMALL, {"pp": 3, "interleave": 3}, "interleave", "at most 8 pieces, one for each layer, embedding and head"),
         (SMALL, {"dp": 4, "shard": 3}, "shard", "a divisor of dp * cp = 4"),

@@ -14,6 +14,7 @@ from calc.quantities.parameters import weights
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from tests.architectures.cases_bytes import BLT
+from tests.architectures.cases_recurrent import NGRAMS, QWEN4
 from tests.saved.test_readings import CONFIGS
 
 FIELDS = ("tp", "pp", "cp")
@@ -26,6 +27,7 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "PatchTST": (from_config({"model_type": "patchtst"}), ("tp", "cp")),
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
     "BLT": (from_config({"model_type": "blt", **BLT}), FIELDS),
+    "Qwen4": (from_config({"model_type": "qwen4_exp_text", **QWEN4, **NGRAMS}), ("tp", "cp")),
     "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
 }
 """Model -> of two ranks each, those that are refused."""

@@ -220,7 +220,7 @@ def test_same_logits_as_transformers(model_type: str, config: dict[str, Any]) ->
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     tokens = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 1}
-    parsed = transformers.AutoConfig.for_model(model_type, **tokens, **config)
+    parsed = transformers.AutoConfig.for_model(model_type, **(tokens | config))
     theirs = transformers.AutoModelForCausalLM.from_config(parsed, attn_implementation="eager").eval()
     for parameter in theirs.parameters():
         parameter.data.add_(0.1 * torch.randn_like(parameter))

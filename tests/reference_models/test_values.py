@@ -39,6 +39,7 @@ SEEN = {
         *HEARING,
         "qwen3_5",
         "qwen3_5_moe",
+        "qwen4_exp",
         "kimi_k25",
         "qwen2_5_omni",
         "qwen3_omni_moe",

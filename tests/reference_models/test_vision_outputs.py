@@ -27,6 +27,7 @@ TOWERS: list[tuple[str, dict[str, Any]]] = [
     ("kimi_k25", inside("vision_config", KIMI, merge_kernel_size=[3, 2], hidden_act="gelu")),
     ("qwen3_5", RECURRENT["qwen3_5"][0]),
     ("qwen3_5_moe", RECURRENT["qwen3_5_moe"][0]),
+    ("qwen4_exp", RECURRENT["qwen4_exp"][0]),
 ]
 
 

@@ -38,6 +38,7 @@ CASES = {name: config for name, config in CASES.items() if name not in OTHERWISE
 for _indexed in ("deepseek_v32", "glm_moe_dsa", "deepseek_v4", "hy_v4"):
     # With few heads all products of a pair may be negative: scores of 0 are alike, and which is chosen is chance.
     CASES[_indexed] = CASES[_indexed] | {"index_n_heads": 24}
+CASES["qwen4_exp_text"] = RECURRENT["qwen4_exp_text"][1] | {"indexer_n_heads": 24}
 # Numbers of keys lie close together: which come last of the few that a query sees is chance. Here it leaves out two.
 CASES["doge"] = CASES["doge"] | {"keep_window_size": 38}
 

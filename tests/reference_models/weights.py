@@ -97,6 +97,8 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
         tensor = tensor.flatten(1) if matrix[1] == "o" else tensor.flatten(1).T
     if model_type == "xlnet" and name.endswith("mask_emb"):
         tensor = tensor[0]
+    if re.search(r"\.(hc_norm|ple\.norm_\w+)\.weight$", name):
+        tensor = tensor.unflatten(0, (ours.whole.n_streams or 1, -1))
     if model_type == "deberta" and name.endswith("in_proj.weight"):
         mixers: Any = [group.mixer for group in ours.whole.layers]
         tensor = tensor.unflatten(0, (mixers[0].n_heads, 3, -1)).transpose(0, 1).flatten(0, 2)

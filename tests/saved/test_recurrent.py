@@ -131,7 +131,8 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["mamba", "mamba2", "qwen3_5_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4", *NEWEST]
+    "name",
+    ["mamba", "mamba2", "qwen3_5_text", "qwen4_exp_text", "nemotron_h", "minimax", "lfm2", "deepseek_v4", *NEWEST],
 )
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 @pytest.mark.parametrize("seq", [24, 64, 77])

@@ -46,7 +46,7 @@ from tests.architectures.cases_rwkv7 import SMALL  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.cases_vision import SEEING, inside  # noqa: E402
 from tests.reference_models.test_counts import shallow  # noqa: E402
-from tests.strategies import alternating, in_bands, in_blocks, merged, specs  # noqa: E402
+from tests.strategies import alternating, in_bands, in_blocks, merged, specs, streamed  # noqa: E402
 
 CASES = (
     *DENSE.items(),
@@ -193,7 +193,7 @@ def test_full_checkpointing_keeps_each_layers_input(name: str, mode: Mode) -> No
 
 
 @settings(max_examples=40, deadline=None)
-@given(specs() | in_blocks() | alternating() | in_bands() | merged(), st.sampled_from(MODES))
+@given(specs() | in_blocks() | alternating() | in_bands() | merged() | streamed(), st.sampled_from(MODES))
 def test_random_models(spec: ModelSpec, mode: Mode) -> None:
     spec = shallow(spec)
     assert isinstance(spec.embedding, Embedding)

@@ -16,6 +16,7 @@ from calc.spec import (
     Attention,
     BandAttention,
     BlockAttention,
+    BlockIndexer,
     BoxBuckets,
     Boxes,
     Buckets,
@@ -25,6 +26,7 @@ from calc.spec import (
     Merge,
     Mlp,
     ModelSpec,
+    NGrams,
     Norm,
     PageAttention,
     Patches,
@@ -48,6 +50,8 @@ PIXELS: dict[str, int] = {"height": 8, "width": 8, "patch_height": 4, "patch_wid
 PICTURE = Picture(**PIXELS)
 WHOLE = Embedding(boxes=BOXES, picture=PICTURE, norm=Norm())
 WINDOWS = WindowAttention(n_heads=4, side=2)
+INDEXER = BlockIndexer(n_heads=2, d_head=8, rate=2, budget=4)
+HASHED = NGrams(rows=9, d_ngram=4, n=2, heads=(5, 3), multipliers=(1, 3), end=0)
 MERGE = Merge(d_merged=48, norm=Norm())
 PLAIN = LayerGroup(count=2, mixer=Attention(n_heads=4), channel=Mlp(gated=True, activation="silu"))
 
@@ -105,6 +109,8 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
         (lambda: model(of(BAND), embedding=Embedding(multiple=9)), "embedding.multiple"),
         (lambda: model(altup=AltUp(n=2), n_streams=4), "n_streams"),
         (lambda: model(altup=AltUp(n=1)), "altup.n"),
+        (lambda: model(PLAIN.model_copy(update={"ngrams": HASHED})), "ngrams"),
+        (lambda: model(of(Attention(n_heads=4, d_head=16, indexer=INDEXER))), "indexer.d_head"),
         (lambda: model(altup=AltUp(n=3, active=3)), "altup.n"),
         (lambda: model(of(Attention(n_heads=4), placement="parallel"), altup=AltUp()), "altup"),
         (lambda: LayerGroup(count=1, mixer=Attention(n_heads=4), placement="post", laurel=3), "laurel"),

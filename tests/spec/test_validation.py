@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from calc.spec import Attention, Embedding, LayerGroup, Mlp, ModelSpec, Moe, Norm, Shorthand
+from calc.spec import Attention, BlockIndexer, Embedding, LayerGroup, Mlp, ModelSpec, Moe, NGrams, Norm, Shorthand
 from calc.spec.fields import MAX_SIZE, refuse
 
 SIZES: dict[str, Any] = {"d_model": 12, "n_layers": 2, "n_heads": 3, "vocab_size": 50, "max_seq_len": 16}
+INDEXER = BlockIndexer(n_heads=2, d_head=4, rate=2, budget=4)
+HASHED: dict[str, Any] = {"rows": 9, "d_ngram": 4, "n": 2, "heads": (5, 3), "multipliers": (1, 3), "end": 0}
 
 
 def refused(kind: Any, **fields: Any) -> str:
@@ -61,6 +63,16 @@ def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
             "deep_router: expected none beside router_bias",
         ),
         (LayerGroup, {"count": 1, "block_scale": True, "shifted": True}, "shifted: expected false without block_scale"),
+        (Attention, {"n_heads": 4, "sinks": True, "indexer": INDEXER}, "indexer: expected none beside sinks"),
+        (Attention, {"n_heads": 4, "window": 8, "indexer": INDEXER}, "indexer: expected none, unless tokens see all"),
+        (
+            BlockIndexer,
+            {"n_heads": 4, "d_head": 8, "rate": 4, "budget": 6},
+            "budget: expected whole blocks of rate = 4",
+        ),
+        (NGrams, HASHED | {"d_ngram": 5}, "heads: expected as many of each length up to n = 2, dividing d_ngram"),
+        (NGrams, HASHED | {"rows": 7}, "heads: expected parts of a table of 7 rows, found 8"),
+        (NGrams, HASHED | {"multipliers": (1,)}, "multipliers: expected one for each of n = 2 tokens, found 1"),
         (Mlp, {"fused": True}, "fused: expected false without a gate"),
         (Moe, {"n_experts": 2, "top_k": 3, "d_expert": 4}, "top_k: expected at most n_experts = 2, found 3"),
         (Moe, {"n_experts": 2, "top_k": 1, "d_expert": 4, "shared_gate": True}, "shared_gate: expected false"),

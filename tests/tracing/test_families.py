@@ -29,9 +29,14 @@ FAMILIES = {
     for name, config in SMALL.items()
 }
 """With experts that PyTorch multiplies in one product: of 16 bytes a row, or a multiple."""
-REFUSED = {"dbrx": "nonzero", "jetmoe": "_local_scalar_dense", "longformer": "_local_scalar_dense"}
-"""Family -> a word of why it is refused: its class asks which experts the tokens chose, or whether any token sees all
-others, a number."""
+REFUSED = {
+    "dbrx": "nonzero",
+    "jetmoe": "_local_scalar_dense",
+    "longformer": "_local_scalar_dense",
+    "qwen4_exp_text": "nonzero",
+}
+"""Family -> a word of why it is refused: its class asks which experts the tokens chose, whether any token sees all
+others, or which tokens each one sees, a number."""
 KNOWN = sorted(name for name in FAMILIES if name in traceable() and name not in REFUSED)
 NAMES = [pytest.param(n, marks=() if n in DAILY else pytest.mark.slow) for n in KNOWN]
 ATTENTION = {"eager fp32": "eager", "eager bf16": "eager", "sdpa bf16": "sdpa", "sdpa autocast": "sdpa"}

@@ -86,15 +86,38 @@ def read_streams(
     return y
 
 
-def write_streams(t: Recorder, mixed: Tensor, y: Tensor, written: Tensor) -> Tensor:
-    """Mixed streams [tokens, n * d_model], to each of which is added its share of y [tokens, d_model]."""
+def write_streams(t: Recorder, mixed: Tensor, y: Tensor, written: Tensor, function: Function = "add") -> Tensor:
+    """Mixed streams [tokens, n * d_model], to each of which is added its share of y [tokens, d_model].
+
+    function: `scale` where nothing behind y is kept but by this, so that y is computed again for it.
+    """
     made = t.made(mixed.rows, mixed.width, mixed, y, written)
 
     def keeps(tape: Tape, streams: Storage, given: Storage, shares: Storage) -> Storage:
         return tape.like(streams, tape.times(given, shares))
 
-    t.op("join", "elementwise", "add", (mixed, y, written), (made,), keeps=keeps)
+    t.op("join", "elementwise", function, (mixed, y, written), (made,), keeps=keeps)
     return made
+
+
+def spread_values(t: Recorder, name: str, q: Tensor, k: Tensor, v: Tensor, n: Size) -> Tensor:
+    """v [tokens, d_model] for each of n streams, times the sigmoid of the root of the size of what q and k [tokens,
+    n * d_model] make of that stream, with its sign: [tokens, n * d_model]. What of it is kept is refused where
+    everything is fused. Source: transformers 5.23, Qwen4ExpTextPLELayer."""
+    y = t.made(q.rows, q.width, q, k, v)
+
+    def keeps(tape: Tape, queries: Storage, keys: Storage, values: Storage) -> Storage:
+        tape.written_out("gates of n-grams")
+        whole = tape.times(keys, queries)
+        wide = "fp32" if tape.settings.autocast_on_gpu else whole.dtype
+        score = tape.reads_input(Storage(q.rows * n, wide, whole.grad))
+        root = tape.reads_result(tape.reads_input(score))
+        opened = tape.reads_result(tape.times(root, tape.like(score)))
+        made = tape.times(values, opened)
+        return Storage(y.elements, made.dtype, made.grad)
+
+    t.op(name, "elementwise", "sigmoid", (q, k, v), (y,), keeps=keeps)
+    return y
 
 
 def saved_by_mix(tape: Tape, mixed: Storage, streams: Storage) -> Storage:
