@@ -18,8 +18,10 @@ RUNTIME = 2 * 2**30
 def cache_room(rank: Rank, device: Device | Machine, engine: Engine, budget: int) -> float:
     """Bytes for keys and values on each GPU beside a step of `budget` tokens; negative where weights alone do not
     fit."""
-    step = budget * rank.message * STEP_BYTES
-    return device.usable * engine.memory_fraction - rank.held - step - RUNTIME
+    taken = rank.held + budget * rank.message * STEP_BYTES + RUNTIME
+    if engine.fraction_of == "free":
+        return (device.usable - taken) * engine.memory_fraction
+    return device.usable * engine.memory_fraction - taken
 
 
 def cached_bytes(rank: Rank, engine: Engine, tokens: float) -> float:

@@ -45,6 +45,20 @@ def test_a_step_that_takes_all_memory_leaves_no_room() -> None:
     assert _service(2**21).running(1000, 100) == 0
 
 
+def test_a_fraction_is_of_all_memory_or_of_what_weights_and_a_step_leave() -> None:
+    """vLLM's nine tenths are of the GPU, so that what weights take is the cache's loss; TensorRT-LLM's are of the rest
+    (free_gpu_memory_fraction)."""
+    for name in ("vllm", "trtllm"):
+        engine = engine_named(name)
+        small, large = (llama(engine=name, gpu="h200", dtype=dtype) for dtype in ("fp8", "bf16"))
+        lost = small.room - large.room
+        more = large.rank.held - small.rank.held
+        assert lost == pytest.approx(more * (engine.memory_fraction if name == "trtllm" else 1))
+        taken = large.rank.held + large.budget * D * 12 + 2 * 2**30
+        usable = large.device.usable
+        assert large.room == pytest.approx(0.9 * (usable - taken) if name == "trtllm" else 0.9 * usable - taken)
+
+
 def test_the_longest_sequence_is_the_same_to_all_who_ask() -> None:
     """Two million tokens: to closed forms, simulations, plans and traces alike."""
     service = llama()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
@@ -36,7 +37,8 @@ class Engine:
     """The rules of one engine.
 
     version: of the sources that were read. block: tokens of a page of the cache. batched_tokens: of one step, at most.
-    max_seqs: sequences that run at once, at most. memory_fraction: of a GPU's memory that it takes. chunked: whether a
+    max_seqs: sequences that run at once, at most. memory_fraction: of a GPU's memory ("all") or of what
+    weights and a step leave of it ("free", `fraction_of`), what it takes. chunked: whether a
     prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step. cache: the format of
     keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
     are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
@@ -53,6 +55,7 @@ class Engine:
     batched_tokens: int
     max_seqs: int
     memory_fraction: float
+    fraction_of: Literal["all", "free"]
     chunked: bool
     mixed: bool
     prefix_cache: bool
