@@ -11,7 +11,7 @@ from calc.memory.rank import Rank
 from calc.memory.serving import servers, weights_held
 from calc.memory.sharding import stages
 from calc.memory.states import states
-from calc.memory.totals import memory_ranks
+from calc.memory.totals import memory_ranks, most_needed
 from calc.memory.verdict import Verdict, largest
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -91,7 +91,7 @@ def phase_memory(spec: ModelSpec, run: Run, budget: int | None) -> PhaseMemory:
     once = None
     if run.phase == "decode":
         once = Verdict(tuple(servers(spec, run.changed(seq=run.context + 1)))).worst.peak
-    host = max(int(getattr(rank, "host_at_most", 0)) for rank in found.ranks)
+    host = int(most_needed(found.ranks).host)
     room = None if run.cluster is None else run.cluster.host_room(run.gpus)
     return PhaseMemory(
         found.worst.peak, _held(spec, run), budget, live, "", once, host, None if room is None else int(room)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from calc.errors import Refused
 from calc.memory.conditions import feasible
 from calc.memory.rank import Rank
 from calc.memory.serving import servers
 from calc.memory.stage_columns import combinations, stage_columns
-from calc.memory.training import on_stages, ranks
+from calc.memory.training import TrainingRank, on_stages, ranks
 from calc.sizes import Size, is_array, is_symbolic, largest
 from calc.spec import ModelSpec
 from calc.spec.run import LOAD_SIZES, PLAN_SIZES, Run
@@ -40,9 +41,12 @@ def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[s
 
 
 def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
-    """Every kind of rank under a run. Errors: Refused for a run that does not divide the model."""
+    """Every kind of rank under a run. Errors: Refused for a run that does not divide the model, and for training with
+    modules that predict further tokens."""
     if run.mode == "inference":
         return servers(spec, run)
+    if run.mtp:
+        raise Refused("mtp", "false: what modules that predict further tokens keep for backward is not described", True)
     return list(ranks(spec, run.load(), run, run.checkpointing, run.frozen))
 
 
@@ -98,6 +102,14 @@ def _needs(spec: ModelSpec, run: Run, served: Served) -> Needs:
     starts, empty = numpy.flatnonzero(numpy.diff(row, prepend=-1)), numpy.zeros(len(row))
     of_stages = rank.peak, rank.reserved, rank.host_at_most
     return Needs(*(numpy.maximum.reduceat(each + empty, starts) for each in of_stages))
+
+
+def most_needed(found: Sequence[Rank]) -> Needs:
+    """The most that any of these ranks takes of each, of sizes that are ints."""
+    peak = max(rank.peak for rank in found)
+    trained = [rank for rank in found if isinstance(rank, TrainingRank)]
+    reserved = max((rank.reserved for rank in trained), default=peak)
+    return Needs(peak, reserved, max((rank.host_at_most for rank in trained), default=0))
 
 
 def worst(found: list[Rank]) -> Rank:

@@ -50,7 +50,7 @@ class Verdict:
     @property
     def reserved(self) -> int | None:
         """What PyTorch's allocator then holds of the worst rank's GPU, in training, where that is known."""
-        return getattr(self.worst, "reserved", None)
+        return self.worst.reserved if isinstance(self.worst, TrainingRank) else None
 
     @property
     def host(self) -> int | None:

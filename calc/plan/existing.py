@@ -8,13 +8,14 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.sharding import lengths, lighter_ends
-from calc.memory.totals import memory_ranks
+from calc.memory.totals import memory_ranks, most_needed
 from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
 from calc.plan.layouts import further_modules
 from calc.plan.objective import Objective, weight_of
-from calc.plan.pieces import parts, weighed
+from calc.plan.pieces import parts
 from calc.plan.question import Question
+from calc.plan.room import without_further_tokens
 from calc.plan.space import ENDS
 from calc.spec import ModelSpec
 from calc.time import predict
@@ -29,12 +30,14 @@ def question_of(question: Question, read: Read) -> Question:
     if read.further not in (0, further_modules(question.spec)):
         raise Refused("modules for further tokens", str(further_modules(question.spec)), read.further)
     gpus = question.gpus if read.gpus is None else (read.gpus,)
-    recipe = read.words.get("recipe")
+    recipe, sequences = read.words.get("recipe"), read.sequences
+    if sequences is None and read.each is not None:
+        sequences = read.each * gpus[0]
     return replace(
         question,
         gpus=gpus,
         seq=int(read.words.get("seq", question.seq)),
-        sequences=read.sequences or question.sequences,
+        sequences=sequences or question.sequences,
         recipes=question.recipes if recipe is None else (recipe,),
         words={**question.words, **({"mtp": True} if read.further else {})},
     )
@@ -93,8 +96,12 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
     in_one = run.dp * run.batch
     if question.sequences % in_one:
         raise Refused("global batch", f"a multiple of dp × micro-batch = {in_one:,} sequences", question.sequences)
-    run = run.changed(micro_batches=question.sequences // in_one)
-    ranks = memory_ranks(question.spec, weighed(run))
+    steps = question.sequences // in_one
+    if described.get("micro_batches", steps) != steps:
+        expected = f"{steps:,}, which {question.sequences:,} sequences a step are over {in_one:,} at a time"
+        raise Refused("micro-batches", expected, described["micro_batches"])
+    run = run.changed(micro_batches=steps)
+    needs = most_needed(memory_ranks(question.spec, without_further_tokens(run)))
     found = predict(question.spec, question.device, run)
     columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
     switched = {name: getattr(run, name) for name in ("checkpointing", "schedule", "offload", "expert_tp")}
@@ -102,9 +109,9 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
         question=question,
         run=run,
         prediction=found,
-        peak=int(max(rank.peak for rank in ranks)),
-        reserved=int(max(getattr(rank, "reserved", rank.peak) for rank in ranks)),
-        host=int(max(getattr(rank, "host_at_most", 0) for rank in ranks)),
+        peak=int(needs.peak),
+        reserved=int(needs.reserved),
+        host=int(needs.host),
         value=float(found.seconds * weight_of(question, objective, run.gpus)),
         on_front=False,
         parts=float(parts(columns, switched | {"sequence_parallel": run.tp == 1 or run.divides_sequence})),

@@ -6,15 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.totals import plan_needs
 from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
-from calc.plan.leaders import Rows, at
-from calc.plan.pieces import sizes_of, weighed
+from calc.plan.leaders import at
 from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
-from calc.plan.space import chunks, ranks, run_words, structures
-from calc.spec.run import Run
-from calc.time.step.timed_run import timed_run
+from calc.plan.room import room_of, run_of_rows
+from calc.plan.space import chunks, ranks, structures
 from calc.units import binary
 
 DOUBLINGS = 10
@@ -32,9 +29,13 @@ def least_that_works(question: Question, found: Answer) -> str:
             return f"no plan divides {question.sequences:,} sequences a step; {fewest:,} ({long}) would be"
         return f"no plan can be: {_reasons(found) or REASONS['memory']}"
     reserved, run = found.least
-    room = binary(question.device.usable - CONTEXT)
-    held = f"the least that a plan reserves is {binary(reserved)} of a GPU's {room} ({short(run)})"
-    if reserved <= question.budget:
+    if reserved > question.budget:
+        room = binary(question.device.usable - CONTEXT)
+        held = f"the least that a plan reserves is {binary(reserved)} of a GPU's {room} ({short(run)})"
+    elif found.ruled["host"]:
+        room = binary(question.cluster.host_room(max(question.gpus)) or 0)
+        held = f"a machine of {question.cluster.name} has no more than {room} for what each GPU keeps on the host"
+    else:
         return f"plans fit, but none has a time: {'; '.join(found.unread) or REASONS['time']}"
     enough = fewest_gpus(question, max(question.gpus))
     more = f"{enough:,} GPUs would be enough" if enough else "no number of GPUs that was tried is enough"
@@ -86,19 +87,14 @@ def fits(question: Question) -> bool:
     for words in sorted(kinds, key=lambda each: each["checkpointing"] != "full"):
         for gpus in question.gpus:
             for columns in chunks(question, gpus, words):
-                described = question.run_words() | run_words(words) | sizes_of(columns, words)
                 try:
-                    run = timed_run(question.spec, columns=True, **described)
-                    rows, _ = possible(question, run, columns)
-                    if len(rows) and _fits(question, run, at(sizes_of(columns, words), rows)):
-                        return True
+                    rows, _ = possible(question, run_of_rows(question, columns, words), columns)
+                    room = room_of(question, at(columns, rows), words) if len(rows) else None
                 except Refused:
                     continue
+                if room is not None and (room.on_gpu & room.on_host).any():
+                    return True
     return False
-
-
-def _fits(question: Question, run: Run, sizes: Rows) -> bool:
-    return bool((plan_needs(question.spec, weighed(run).placed(sizes)).reserved <= question.budget).any())
 
 
 def _batches(question: Question) -> int:

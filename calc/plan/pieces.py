@@ -9,17 +9,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.memory.totals import plan_needs
 from calc.plan.checks import possible
 from calc.plan.leaders import Rows, at, chosen, joined
 from calc.plan.objective import Objective, weight_of
-from calc.plan.question import SIZES, Question
-from calc.plan.space import Column, Columns, chunks, places, run_words
+from calc.plan.question import Question
+from calc.plan.room import room_of, run_of_rows
+from calc.plan.space import Column, Columns, chunks, places
 from calc.spec.cache_key import CacheKey
-from calc.spec.run import Run
 from calc.time.device.speed import Speed, speed_of
 from calc.time.step.plans import step_times
-from calc.time.step.timed_run import timed_run
 from calc.workers.job import Part
 
 PIECE = 2**17
@@ -91,16 +89,6 @@ def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
     return several + columns["zero"] / 4 + float(parts_named)
 
 
-def sizes_of(columns: Columns, words: Mapping[str, Any]) -> dict[str, Column]:
-    """The columns of a Run; what a structure says is a number there already."""
-    return {name: column for name, column in columns.items() if name in SIZES and name not in words}
-
-
-def weighed(run: Run) -> Run:
-    """The run whose memory is told: of modules that predict further tokens it is not known what they keep."""
-    return run.changed(mtp=False)
-
-
 def lesser(known: Rows, held: Rows) -> Rows:
     """The one of all plans that reserves the least."""
     import numpy as np
@@ -132,31 +120,26 @@ def _look(request: SearchRequest, place: int, columns: Columns, found: _Found) -
     """The memory of some plans of one structure; those that fit wait for their time."""
     left = len(columns["dp"])
     try:
-        run = _run_of(request.question, columns, request.words[place])
+        run = run_of_rows(request.question, columns, request.words[place])
         rows, ruled = possible(request.question, run, columns)
         found.ruled += ruled
         left = len(rows)
         if left:
-            _weigh(request, run, at(columns, rows), place, found)
+            _weigh(request, at(columns, rows), place, found)
     except Refused as refused:
         found.refused(refused, left)
 
 
-def _weigh(request: SearchRequest, run: Run, columns: Columns, place: int, found: _Found) -> None:
+def _weigh(request: SearchRequest, columns: Columns, place: int, found: _Found) -> None:
     """Memory of plans that can be."""
     import numpy as np
 
-    question, n = request.question, len(columns["dp"])
-    needs = plan_needs(question.spec, weighed(run).placed(sizes_of(columns, request.words[place])))
-    gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
-    held = {**columns, "gpus": gpus, "peak": needs.peak, "reserved": needs.reserved}
-    held["structure"] = np.full(n, float(place))
+    room = room_of(request.question, columns, request.words[place])
+    held = {**columns, "gpus": room.gpus, "peak": room.needs.peak, "reserved": room.needs.reserved}
+    held["structure"] = np.full(len(room.gpus), float(place))
     found.least = lesser(found.least, held)
-    fits = needs.reserved <= question.budget
-    found.ruled += Counter(memory=n - int(fits.sum()))
-    held_there = question.host_holds(needs.host, gpus)
-    found.ruled += Counter(host=int((fits & ~held_there).sum()))
-    fits &= held_there
+    fits = room.on_gpu & room.on_host
+    found.ruled += Counter(memory=int((~room.on_gpu).sum()), host=int((room.on_gpu & ~fits).sum()))
     if fits.any():
         found.fitting = joined(found.fitting, at(held, fits))
 
@@ -167,7 +150,7 @@ def _time(request: SearchRequest, words: Mapping[str, Any], found: _Found) -> No
 
     question, rows = request.question, found.fitting
     try:
-        run = _run_of(question, rows, words)
+        run = run_of_rows(question, rows, words)
         seconds = step_times(question.spec, _speed(CacheKey(question)), run, memory=False).seconds
     except Refused as refused:
         found.refused(refused, len(rows["dp"]))
@@ -178,12 +161,6 @@ def _time(request: SearchRequest, words: Mapping[str, Any], found: _Found) -> No
     timed = {**rows, "seconds": seconds, "value": seconds * weight_of(question, request.objective, rows["gpus"])}
     timed["parts"] = parts(rows, words)
     found.rows = at(timed, known)
-
-
-def _run_of(question: Question, columns: Columns, words: Mapping[str, Any]) -> Run:
-    """The plans of some rows as one run."""
-    described = question.run_words() | run_words(words) | sizes_of(columns, words)
-    return timed_run(question.spec, columns=True, **described)
 
 
 @lru_cache(maxsize=8)

@@ -9,13 +9,13 @@ from typing import Any
 
 from calc.blocks.build import vectors_read
 from calc.errors import Refused
-from calc.memory.totals import memory_ranks
+from calc.memory.totals import memory_ranks, most_needed
 from calc.plan.answer import Answer, Plan, plainest
 from calc.plan.launchers import launcher
 from calc.plan.leaders import at, best_first, fronts, shown
 from calc.plan.objective import Objective, weight_of
-from calc.plan.pieces import weighed
 from calc.plan.question import Question, sequences_of
+from calc.plan.room import without_further_tokens
 from calc.plan.search import Seen, runs_of, search
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
@@ -144,14 +144,14 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
     rows = at(seen.rows, order[shown(at(seen.rows, order), top)])
     undominated = set(fronts(rows))
     for place, run in enumerate(runs_of(question, seen, rows)):
-        ranks = memory_ranks(question.spec, weighed(run))
+        needs = most_needed(memory_ranks(question.spec, without_further_tokens(run)))
         yield Plan(
             question=question,
             run=run,
             prediction=predict(question.spec, question.device, run),
-            peak=int(max(rank.peak for rank in ranks)),
-            reserved=int(max(getattr(rank, "reserved", rank.peak) for rank in ranks)),
-            host=int(max(getattr(rank, "host_at_most", 0) for rank in ranks)),
+            peak=int(needs.peak),
+            reserved=int(needs.reserved),
+            host=int(needs.host),
             value=float(rows["value"][place]),
             on_front=place in undominated,
             parts=float(rows["parts"][place]),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
+from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
 from calc.ask.solve import NoSolution, solve
 from calc.errors import Refused
@@ -19,7 +20,9 @@ from calc.memory.totals import memory_ranks
 from calc.quantities.parameters import parameters
 from calc.spec import Attention, BlockIndexer, LayerGroup, Lora, Mlp, ModelSpec, NGrams
 from calc.spec.run import PLAN_SIZES, ExecutionName, Run
+from calc.time import predict
 from calc.time.schedule.orders import ORDERS
+from calc.time.step.timed_run import timed_run
 from tests.conventions.shapes import LLAMA_3, gpt
 
 GIB = 2**30
@@ -119,6 +122,16 @@ def test_what_is_no_size_of_a_plan(field: str, value: Any) -> None:
 def test_batch_0_is_refused() -> None:
     with pytest.raises(Refused, match="batch"):
         estimate(SMALL, "memory.peak", batch=0)
+
+
+def test_modules_that_predict_further_tokens_are_not_weighed_in_silence() -> None:
+    """What they keep is not described: a rank of theirs is refused, and a time says what its bytes leave out."""
+    spec = load_model("deepseek-v3")
+    run = timed_run(spec, phase="training", seq=512, recipe="bf16-master", mtp=True)
+    with pytest.raises(Refused, match="mtp: expected false: what modules that predict further tokens keep"):
+        memory_ranks(spec, run)
+    (note,) = (each for each in predict(spec, "h100-sxm", run).notes if "further tokens" in each)
+    assert note == "memory leaves out what modules that predict further tokens keep for backward"
 
 
 def activations(spec: ModelSpec, **plan: Any) -> int:

@@ -289,33 +289,6 @@ def test_layouts_are_what_megatron_core_reads(further: int, fetched: Any) -> Non
     assert found == [[own.pieces, list(own.stages), own.further] for own in ours]
 
 
-@pytest.mark.parametrize(("name", "start", "granularity", "modules"), [
-    ("megatron-core", "--tensor-model-parallel-size 1", "--recompute-granularity selective", "--recompute-modules {}"),
-    ("nemo", "trainer.strategy.tensor_model_parallel_size=1", "model.config.recompute_granularity=selective",
-     "model.config.recompute_modules=[{}]"),
-])  # fmt: skip
-def test_modules_that_are_recomputed(name: str, start: str, granularity: str, modules: str) -> None:
-    """Attention's core is what selective recomputation means where nothing else is named; the rest is refused."""
-    read = tool(name).read
-    for more in ("", modules.format("core_attn")):
-        assert read(f"{start} {granularity} {more}", "plan").words["checkpointing"] == "selective"
-    for others in ("moe_act", "core_attn,moe" if name == "nemo" else "core_attn moe"):
-        with pytest.raises(Refused, match=r"recompute.modules: expected core_attn: what recomputing other modules"):
-            read(f"{start} {granularity} {modules.format(others)}", "plan")
-
-
-def test_what_is_read_and_not_described_is_refused() -> None:
-    """Flags that change what a GPU keeps are no settings that plans do not depend on."""
-    read, start = tool("megatron-core").read, "--tensor-model-parallel-size 1"
-    both = "--recompute-activations --recompute-granularity full"  # Megatron-Core sets the latter by the former
-    for flags in ("--recompute-activations", both):
-        assert read(f"{start} {flags}", "plan").words["checkpointing"] == "selective"
-    with pytest.raises(Refused, match="--fine-grained-activation-offloading: expected none"):
-        read(f"{start} --fine-grained-activation-offloading --offload-modules moe_act", "plan")
-    with pytest.raises(Refused, match="cpu_offloading: expected False"):
-        tool("nemo").read("trainer.strategy.tensor_model_parallel_size=1 model.config.cpu_offloading=True", "plan")
-
-
 def test_torchtitan_is_told_no_experts_that_tensor_ranks_cut() -> None:
     """torchtitan 0.3.0, distributed/parallel_dims.py: efsdp = dp_shard * cp * tp / ep; nothing cuts an expert."""
     own = tool("torchtitan")

@@ -17,6 +17,7 @@ from calc.plan.command import predict_command
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import tool
+from calc.plan.minimum import least_that_works
 from calc.plan.planning import answer, search_plans
 from calc.plan.question import CHOICES, Question, short
 from calc.quantities.parameters import parameters
@@ -105,6 +106,8 @@ def test_a_machine_must_hold_it() -> None:
     found = answer([little])
     assert not found.plans
     assert found.ruled["host"] > 0
+    line = "nothing fits: a machine of dgx-h100 has no more than 179 GiB for what each GPU keeps on the host; 16 "
+    assert least_that_works(little, found).startswith(line)
     parts = answer([replace(little, fixed={"offload": "optimizer"})], top=3).plans
     assert {plan.run.offload_fraction for plan in parts} == {0.75}
     assert enough.host_holds(96 * 10**9, 2)
@@ -207,6 +210,7 @@ def test_what_deepspeed_and_accelerate_keep_on_the_host_is_refused(name: str) ->
         tool("deepspeed").read(json.dumps(document | {"zero_optimization": zero}), "ds.json")
     zero[name] = {"device": "none"}
     assert tool("deepspeed").read(json.dumps(document | {"zero_optimization": zero}), "ds.json").words["zero"] == 2
-    fsdp = {"distributed_type": "FSDP", "mixed_precision": "bf16", "fsdp_config": {"fsdp_offload_params": True}}
+    its = {"fsdp_version": 2, "fsdp_offload_params": True}
+    fsdp = {"distributed_type": "FSDP", "mixed_precision": "bf16", "fsdp_config": its}
     with pytest.raises(Refused, match="fsdp_offload_params"):
         tool("accelerate").read(json.dumps(fsdp), "fsdp.json")

@@ -16,6 +16,7 @@ from calc.time.models.flash import AttentionModel
 from calc.time.models.learned import Learned
 from calc.time.models.limits import Limits, limits_of
 from calc.time.models.questions import columns
+from calc.time.models.smooth import SmoothAttention
 
 H100 = limits_of(load_device("h100-sxm"), "bf16")
 CPU = Limits(peak=1e12, bandwidth=4e11, itemsize=4.0)
@@ -212,3 +213,14 @@ def test_columns_are_of_one_length(n):
     shape, single = columns(batch=np.ones(n), heads=8)
     assert not single
     assert {len(column) for column in shape.values()} == {n}
+
+
+@pytest.mark.parametrize(
+    ("seq", "keys", "window"), [(1, 1, 0), (7, 7, 0), (7, 7, 3), (7, 7, 9), (4, 11, 0), (4, 11, 5)]
+)
+def test_a_curve_s_work_is_of_the_pairs_that_the_mask_keeps(seq: int, keys: int, window: int) -> None:
+    """Counted one by one: early tokens see less than a window."""
+    sizes = {"batch": 2, "heads": 4, "kv_heads": 2, "seq": seq, "keys": keys, "d_head": 8, "d_value": 8, "causal": 1}
+    shape = {name: np.array([size], dtype=float) for name, size in (sizes | {"window": window}).items()}
+    pairs = sum(1 for q in range(keys - seq, keys) for k in range(q + 1) if not window or q - k < window)
+    assert SmoothAttention.work(shape, 2.0).flops == pytest.approx([2 * 2 * 4 * pairs * 16])

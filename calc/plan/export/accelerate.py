@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, whole
+from calc.plan.export.launch import Launch, Read, Tool, unread_within, whole
 from calc.reading.files import parse_json
 
 KNOWN = (
@@ -19,6 +19,16 @@ KNOWN = (
     "fsdp_config",
     "use_cpu",
     "debug",
+)
+FSDP = (
+    "fsdp_version",
+    "fsdp_reshard_after_forward",
+    "fsdp_auto_wrap_policy",
+    "fsdp_transformer_layer_cls_to_wrap",
+    "fsdp_activation_checkpointing",
+    "fsdp_cpu_ram_efficient_loading",
+    "fsdp_state_dict_type",
+    "fsdp_offload_params",
 )
 SOURCE = "https://huggingface.co/docs/accelerate/v1.15.0/en/usage_guides/fsdp: fsdp_version 2"
 
@@ -54,6 +64,12 @@ def _read(text: str, where: str) -> Read:
     fsdp = found.get("fsdp_config") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(fsdp, dict) or found.get("distributed_type") != "FSDP":
         raise Refused(where, "distributed_type FSDP and its fsdp_config", "something else")
+    if fsdp.get("fsdp_version", 1) != 2:
+        raise Refused(
+            f"{where}: fsdp_version",
+            "2: how FSDP of the first version divides is not described",
+            fsdp.get("fsdp_version"),
+        )
     if found.get("mixed_precision") != "bf16":
         raise Refused(f"{where}: mixed_precision", "bf16", found.get("mixed_precision"))
     if fsdp.get("fsdp_offload_params"):
@@ -61,7 +77,7 @@ def _read(text: str, where: str) -> Read:
     reshards = fsdp.get("fsdp_reshard_after_forward", True)
     checkpointing = "full" if fsdp.get("fsdp_activation_checkpointing") else "none"
     words = {"zero": 3 if reshards else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}
-    unread = tuple(name for name in found if name not in KNOWN)
+    unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "fsdp_config", FSDP))
     return Read(words, None, whole(found, "num_processes", where), unread)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, whole
+from calc.plan.export.launch import Launch, Read, Tool, unread_within, whole
 from calc.plan.launchers import launcher
 from calc.reading.files import parse_json
 
@@ -18,6 +18,10 @@ KNOWN = (
     "zero_optimization",
     "activation_checkpointing",
 )
+
+
+ZERO = ("stage", "overlap_comm", "contiguous_gradients", "reduce_scatter", "offload_optimizer", "offload_param")
+CHECKPOINTS = ("partition_activations", "cpu_checkpointing")
 
 
 def _write(launch: Launch) -> str:
@@ -55,16 +59,22 @@ def _read(text: str, where: str) -> Read:
             raise Refused(f"{where}: {name}", "none: what DeepSpeed keeps on the host is not described", its["device"])
     batch = whole(found, "train_micro_batch_size_per_gpu", where, 1)
     steps = whole(found, "gradient_accumulation_steps", where, 1)
+    each = batch * steps
     words: dict[str, Any] = {
         "batch": batch,
         "micro_batches": steps,
-        "zero": whole(zero, "stage", where, 0),
+        "zero": whole(zero, "stage", where, 0, least=0),
         "recipe": "bf16-zero",
     }
     words |= _checkpointing(found, where)
     sequences = whole(found, "train_batch_size", where)
-    gpus = None if sequences is None or not batch or not steps else sequences // (batch * steps)
-    return Read(words, sequences, gpus, tuple(name for name in found if name not in KNOWN))
+    if sequences is not None and sequences % each:
+        raise Refused(
+            f"{where}: train_batch_size", f"a multiple of micro-batch × accumulation steps = {each:,}", sequences
+        )
+    unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "zero_optimization", ZERO))
+    unread += unread_within(found, "activation_checkpointing", CHECKPOINTS)
+    return Read(words, sequences, None if sequences is None else sequences // each, unread, each=each)
 
 
 def _checkpointing(found: dict[str, Any], where: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _read(text: str, where: str) -> Read:
     for name in ("GPUS", "MICRO_BATCH", "MICRO_BATCHES"):
         if name not in found:
             raise Refused(where, f"a line {name} = N", "none")
-    gpus, batch, steps = (whole(found, name, where, 1) or 1 for name in ("GPUS", "MICRO_BATCH", "MICRO_BATCHES"))
+    gpus, batch, steps = (whole(found, name, where, 1) for name in ("GPUS", "MICRO_BATCH", "MICRO_BATCHES"))
     words: dict[str, Any] = {"batch": batch, "micro_batches": steps, "recipe": "bf16-fsdp"}
     words |= {"zero": 3 if found.get("RESHARD_AFTER_FORWARD") is not False else 2}
     words["checkpointing"] = str(found.get("CHECKPOINTING", "none"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from calc.errors import Refused
 from calc.plan.layouts import Layout
@@ -40,7 +40,8 @@ class Read(NamedTuple):
     unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
     many pieces a stage has. ends: layers that embedding and head count for in it. checkpointed: layers of a piece that
     are, where the file says so many. layout: where all pieces are written out. further: modules that predict further
-    tokens. waiting: layers whose activations wait on the host, where the file says so many."""
+    tokens. waiting: layers whose activations wait on the host, where the file says so many. each: sequences of a
+    data-parallel rank in a step, where the file says so many and there are no other ranks."""
 
     words: Mapping[str, Any]
     sequences: int | None
@@ -52,6 +53,7 @@ class Read(NamedTuple):
     layout: Layout | None = None
     further: int = 0
     waiting: int | None = None
+    each: int | None = None
 
 
 class Tool(NamedTuple):
@@ -131,11 +133,22 @@ def core_alone(modules: Sequence[str], where: str) -> None:
         )
 
 
-def whole(found: Mapping[str, Any], name: str, where: str, usual: int | None = None) -> int | None:
-    """The whole number that a setting gives, `usual` where it is absent. Errors: Refused for anything else."""
+@overload
+def whole(found: Mapping[str, Any], name: str, where: str, usual: int, least: int = 1) -> int: ...
+@overload
+def whole(found: Mapping[str, Any], name: str, where: str, usual: None = None, least: int = 1) -> int | None: ...
+def whole(found: Mapping[str, Any], name: str, where: str, usual: int | None = None, least: int = 1) -> int | None:
+    """The whole number from `least` on that a setting gives, `usual` where it is absent. Errors: Refused for anything
+    else."""
     if name not in found or found[name] is None:
         return usual
-    return parse_tokens(str(found[name]), f"{where}: {name}", 0)
+    return parse_tokens(str(found[name]), f"{where}: {name}", least)
+
+
+def unread_within(found: Mapping[str, Any], section: str, known: Collection[str]) -> tuple[str, ...]:
+    """Settings of a section of a launch file that no plan has, with the section's name before each."""
+    its = found.get(section)
+    return tuple(f"{section}.{name}" for name in its if name not in known) if isinstance(its, dict) else ()
 
 
 def recomputed(launch: Launch) -> tuple[str, int]:

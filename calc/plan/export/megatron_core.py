@@ -115,13 +115,13 @@ def _read(text: str, where: str) -> Read:
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "--recompute-method", "--recompute-num-layers", where)
-    sequences, further = whole(found, "--global-batch-size", where), whole(found, FURTHER, where, 0) or 0
+    sequences, further = whole(found, "--global-batch-size", where), whole(found, FURTHER, where, 0, least=0)
     layout = None
     if LAYOUT in found:
         layout, ends = read_layout(found[LAYOUT], words["pp"], f"{where}: {LAYOUT}"), 0
         if layout.further != further:
             raise Refused(f"{where}: {LAYOUT}", f"as many m as {FURTHER} says: {further}", layout.further)
-    waiting = whole(found, WAITING, where) or None
+    waiting = whole(found, WAITING, where, least=0) or None
     return Read(words, sequences, gpus, unread, None, ends, layers, layout, further, waiting)
 
 
@@ -168,7 +168,7 @@ def _zero(found: dict[str, str], where: str) -> int:
 def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
     """What stands on the host. Errors: Refused for copies that wait for each other, whose time is another, for what is
     no part, and for activations there beside the optimizer."""
-    waiting = whole(found, WAITING, where)
+    waiting = whole(found, WAITING, where, least=0)
     if "--optimizer-cpu-offload" not in found:
         return {"offload": "activations"} if waiting else {}
     if waiting:

@@ -27,6 +27,24 @@ VIRTUAL = f"{STRATEGY}.virtual_pipeline_model_parallel_size"
 ENDS = ("model.config.account_for_embedding_in_pipeline_split", "model.config.account_for_loss_in_pipeline_split")
 MODULES = "model.config.recompute_modules"
 NOT_DESCRIBED = ("model.config.cpu_offloading", "model.config.fine_grained_activation_offloading")
+FP8 = "trainer.plugins.fp8"
+READ = (
+    PIECES,
+    VIRTUAL,
+    MODULES,
+    FP8,
+    f"{STRATEGY}.sequence_parallel",
+    f"{STRATEGY}.ddp.use_distributed_optimizer",
+    f"{STRATEGY}.ddp.overlap_grad_reduce",
+    f"{STRATEGY}.ddp.overlap_param_gather",
+    "model.config.recompute_granularity",
+    "model.config.recompute_method",
+    "model.config.recompute_num_layers",
+    "trainer.num_nodes",
+    "trainer.devices",
+    "data.global_batch_size",
+)
+"""Settings beside those that say sizes."""
 TRUTH = {"True": True, "False": False}
 
 
@@ -46,7 +64,7 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero > 0
     yield "data.global_batch_size", launch.question.sequences
     if run.recipe.startswith("fp8"):
-        yield "trainer.plugins.fp8", "hybrid"
+        yield FP8, "hybrid"
     if run.checkpointing != "none":
         yield "model.config.recompute_granularity", run.checkpointing
     if run.checkpointing == "full":
@@ -82,17 +100,11 @@ def _read(text: str, where: str) -> Read:
     for name in NOT_DESCRIBED:
         if one_of(found, name, TRUTH, "False", where):
             raise Refused(f"{where}: {name}", "False: what it keeps on the host is not described", "True")
-    words["recipe"] = "fp8" if "trainer.plugins.fp8" in found else "bf16-master"
+    words["recipe"] = one_of(found, FP8, {"None": "bf16-master", "null": "bf16-master", "hybrid": "fp8"}, "None", where)
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
-    known = {
-        *SIZES,
-        *ENDS,
-        VIRTUAL,
-        *(name for name in found if name.startswith((f"{STRATEGY}.", "model.config.recompute"))),
-    }
-    known |= {"trainer.num_nodes", "trainer.devices", "data.global_batch_size", "trainer.plugins.fp8"}
     gpus = None if nodes is None or each is None else nodes * each
-    unread, ends = tuple(sorted(found.keys() - known)), sum(name in found for name in ENDS)
+    unread = tuple(sorted(found.keys() - {*SIZES, *ENDS, *READ, *NOT_DESCRIBED}))
+    ends = sum(one_of(found, name, TRUTH, "False", where) for name in ENDS)
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "model.config.recompute_method", "model.config.recompute_num_layers", where)

@@ -96,11 +96,11 @@ def _read(text: str, where: str) -> Read:
     if replicas != 1:
         raise Refused(f"{where}: data-parallel-replicate-degree", "1, of which plans are made", replicas)
     words["zero"] = one_of(found, "--parallelism.fsdp-reshard-after-forward", RESHARD, "always", where)
-    local = whole(found, "--training.local-batch-size", where, 8) or 1
+    local = whole(found, "--training.local-batch-size", where, 8)
     piped = words["pp"] > 1
     words["batch"] = whole(found, "--parallelism.pipeline-parallel-microbatch-size", where, 1) if piped else local
     piece = whole(found, LAYERS, where) if piped else None
-    ends = sum(whole(found, option, where, 1) or 0 for option in LESS) if piped else 0
+    ends = sum(whole(found, option, where, 1, least=0) for option in LESS) if piped else 0
     modes = {f"activation-checkpoint:{theirs}": ours for ours, theirs in CHECKPOINTING.items()}
     words["checkpointing"] = next((ours for word, ours in modes.items() if word in text), "selective-op")
     if (seq := whole(found, "--training.seq-len", where)) is not None:

@@ -1,0 +1,129 @@
+"""Launch files that others wrote: what they say is read, or refused by name, and what no plan has is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import calc
+from calc.errors import Refused
+from calc.plan.existing import plan_of, question_of, words_of
+from calc.plan.export.registry import tool
+from calc.plan.question import Question
+from calc.spec.clusters import load_cluster
+
+ZERO: dict[str, Any] = {"stage": 3, "overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": 5e8}
+DEEPSPEED = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 4,
+    "steps_per_print": 10,
+    "bf16": {"enabled": True},
+    "zero_optimization": ZERO | {"zero_hpz_partition_size": 8},
+    "activation_checkpointing": {"cpu_checkpointing": False, "profile": True},
+}
+"""As DeepSpeed's documentation on configuration writes them, without the batch of all GPUs."""
+FSDP = {"fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_min_num_params": 2000}
+NEMO = "trainer.strategy.tensor_model_parallel_size=1"
+
+
+def deepspeed(**more: Any) -> str:
+    return json.dumps(DEEPSPEED | more)
+
+
+def asked_on(gpus: int) -> Question:
+    words = {"stack": "deepspeed"}
+    return Question(
+        calc.load_model("llama-3-8b"), load_cluster("dgx-h100"), (gpus,), 4096, 640, ("bf16-zero",), words=words
+    )
+
+
+def test_a_batch_of_all_gpus_follows_from_that_of_one() -> None:
+    read = tool("deepspeed").read(deepspeed(), "ds.json")
+    assert (read.sequences, read.gpus) == (None, None)
+    asked = question_of(asked_on(8), read)
+    assert asked.sequences == 8 * 2 * 4
+    run = plan_of(asked, words_of(asked, read)).run
+    assert (run.dp, run.batch, run.micro_batches, run.zero) == (8, 2, 4, 3)
+    whole = tool("deepspeed").read(deepspeed(train_batch_size=128), "ds.json")
+    assert (whole.sequences, whole.gpus) == (128, 16)
+    with pytest.raises(Refused, match="train_batch_size: expected a multiple of micro-batch × accumulation steps = 8"):
+        tool("deepspeed").read(deepspeed(train_batch_size=12), "ds.json")
+
+
+def test_steps_that_are_not_the_batch_s_are_refused() -> None:
+    read = tool("deepspeed").read(deepspeed(train_batch_size=64), "ds.json")
+    asked = question_of(asked_on(8), read)
+    with pytest.raises(Refused, match="micro-batches: expected 4, which 64 sequences a step are over 16 at a time"):
+        plan_of(asked, words_of(asked, read) | {"micro_batches": 3})
+
+
+def test_settings_of_sections_that_no_plan_has_are_told() -> None:
+    unread = tool("deepspeed").read(deepspeed(), "ds.json").unread
+    assert "zero_optimization.zero_hpz_partition_size" in unread
+    assert "activation_checkpointing.profile" in unread
+    assert not {"zero_optimization.stage", "activation_checkpointing.cpu_checkpointing"} & set(unread)
+    document = {"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 8, "fsdp_config": FSDP}
+    assert tool("accelerate").read(json.dumps(document), "fsdp.json").unread == ("fsdp_config.fsdp_min_num_params",)
+    told = f"{NEMO} trainer.strategy.num_layers_in_first_pipeline_stage=3"
+    assert tool("nemo").read(told, "plan").unread == ("trainer.strategy.num_layers_in_first_pipeline_stage",)
+
+
+@pytest.mark.parametrize("version", [{}, {"fsdp_version": 1}])
+def test_fsdp_of_the_first_version_is_refused(version: dict[str, int]) -> None:
+    """accelerate's own default is the first."""
+    its = version | {"fsdp_sharding_strategy": "NO_SHARD"}
+    document = {"distributed_type": "FSDP", "mixed_precision": "bf16", "fsdp_config": its}
+    with pytest.raises(Refused, match="fsdp_version: expected 2"):
+        tool("accelerate").read(json.dumps(document), "fsdp.json")
+
+
+def test_words_of_nemo_are_read_and_not_only_found() -> None:
+    ends = "model.config.account_for_{}_in_pipeline_split"
+    for said, counted in (("False", 0), ("True", 2)):
+        words = " ".join(f"{ends.format(end)}={said}" for end in ("embedding", "loss"))
+        assert tool("nemo").read(f"{NEMO} {words}", "plan").ends == counted
+    for said, recipe in (("None", "bf16-master"), ("null", "bf16-master"), ("hybrid", "fp8")):
+        assert tool("nemo").read(f"{NEMO} trainer.plugins.fp8={said}", "plan").words["recipe"] == recipe
+    with pytest.raises(Refused, match=r"trainer\.plugins\.fp8: expected one of None, null, hybrid"):
+        tool("nemo").read(f"{NEMO} trainer.plugins.fp8=e4m3", "plan")
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("fsdp2", "GPUS = 0\nMICRO_BATCH = 1\nMICRO_BATCHES = 1"),
+    ("torchtitan", "--parallelism.tensor-parallel-degree 1 --training.local-batch-size 0"),
+    ("deepspeed", json.dumps(DEEPSPEED | {"train_micro_batch_size_per_gpu": 0})),
+    ("megatron-core", "--tensor-model-parallel-size 0"),
+    ("nemo", "trainer.strategy.tensor_model_parallel_size=0"),
+])  # fmt: skip
+def test_sizes_of_nothing_are_refused(name: str, text: str) -> None:
+    with pytest.raises(Refused, match="expected a whole number from 1"):
+        tool(name).read(text, "plan")
+
+
+@pytest.mark.parametrize(("name", "start", "granularity", "modules"), [
+    ("megatron-core", "--tensor-model-parallel-size 1", "--recompute-granularity selective", "--recompute-modules {}"),
+    ("nemo", "trainer.strategy.tensor_model_parallel_size=1", "model.config.recompute_granularity=selective",
+     "model.config.recompute_modules=[{}]"),
+])  # fmt: skip
+def test_modules_that_are_recomputed(name: str, start: str, granularity: str, modules: str) -> None:
+    """Attention's core is what selective recomputation means where nothing else is named; the rest is refused."""
+    read = tool(name).read
+    for more in ("", modules.format("core_attn")):
+        assert read(f"{start} {granularity} {more}", "plan").words["checkpointing"] == "selective"
+    for others in ("moe_act", "core_attn,moe" if name == "nemo" else "core_attn moe"):
+        with pytest.raises(Refused, match=r"recompute.modules: expected core_attn: what recomputing other modules"):
+            read(f"{start} {granularity} {modules.format(others)}", "plan")
+
+
+def test_what_is_read_and_not_described_is_refused() -> None:
+    """Flags that change what a GPU keeps are no settings that plans do not depend on."""
+    read, start = tool("megatron-core").read, "--tensor-model-parallel-size 1"
+    both = "--recompute-activations --recompute-granularity full"  # Megatron-Core sets the latter by the former
+    for flags in ("--recompute-activations", both):
+        assert read(f"{start} {flags}", "plan").words["checkpointing"] == "selective"
+    with pytest.raises(Refused, match="--fine-grained-activation-offloading: expected none"):
+        read(f"{start} --fine-grained-activation-offloading --offload-modules moe_act", "plan")
+    with pytest.raises(Refused, match="cpu_offloading: expected False"):
+        tool("nemo").read("trainer.strategy.tensor_model_parallel_size=1 model.config.cpu_offloading=True", "plan")
