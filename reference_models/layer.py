@@ -79,9 +79,15 @@ class Layer(nn.Module):
             self.register_buffer("out_scale", torch.ones(1))
 
     def forward(
-        self, x: Tensor, step: Step, mixer: LayerCache | None = None, cross: LayerCache | None = None
+        self,
+        x: Tensor,
+        step: Step,
+        mixer: LayerCache | None = None,
+        cross: LayerCache | None = None,
+        late: Tensor | None = None,
     ) -> Tensor:
-        """x [batch, seq, d_model] -> the same shape. mixer, cross: what this layer keeps, or None."""
+        """x [batch, seq, d_model] -> the same shape. mixer, cross: what this layer keeps, or None. late: what experts
+        of the layer before give."""
         if self.group.of_patches is not None and step.patches is not None:
             x = self.patch_attention(x, *step.patches, step)
         if self.alternates is not None:
@@ -99,6 +105,7 @@ class Layer(nn.Module):
             block = partial(in_streams, self) if self.streams else self.run_block
             for name in self.blocks:
                 x = block(name, x, replace(step, stream=x), cross if name == "cross_attention" else mixer)
+        x = x if late is None else x + late
         if self.group.beside is not None:
             dropout = step.dropout if self.group.residual_dropout else 0.0
             x = self.beside_norm(x + self.beside(step.embedded, dropout))
@@ -226,24 +233,27 @@ def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cro
 
     Errors: ValueError for that beside a cache, which running again would fill twice.
     """
+    late: Tensor | None = None if step.lent is None else step.lent.pop("late", (None,))[0]
     if step.checkpointing not in ("full", "full-early-stop"):
-        return layer(x, step, mixer, cross)
+        return layer(x, step, mixer, cross, late)
     if mixer is not None or cross is not None:
         raise ValueError(f"checkpointing: expected none or selective beside a cache, found {step.checkpointing}")
     if torch.compiler.is_compiling():
         # The compiler takes no function that leaves something behind; what blocks record is for eager runs.
+        if late is not None or getattr(layer.group.channel, "late", False):
+            raise ValueError("checkpointing: expected none where it is compiled and what experts give is added later")
         return recomputed(lambda x: layer(x, step.fresh()), x)
     own: list[Step] = []
     before = step.fresh()
     # What a router reads of the layer before is an input of the layer, as in transformers.
     carried = (step.lent or {}).get("router", ())
 
-    def run(x: Tensor, *carried: Tensor) -> Tensor:
+    def run(x: Tensor, late: Tensor | None, *carried: Tensor) -> Tensor:
         own.append(before.fresh())
         if carried and own[-1].lent is not None:
             own[-1].lent["router"] = carried
-        return layer(x, own[-1])
+        return layer(x, own[-1], late=late)
 
-    x = recomputed(run, x, *carried, early_stop=step.checkpointing == "full-early-stop")
+    x = recomputed(run, x, late, *carried, early_stop=step.checkpointing == "full-early-stop")
     step.take(own[0])
     return x

@@ -218,8 +218,9 @@ class StackOfLayers(nn.Module):
 
 
 def _borrows(node: Node | None) -> bool:
-    """Whether it takes keys and values, values alone, or what a router made, of a layer before it."""
-    some = getattr(node, "value_rank", None), getattr(node, "deep_router", None)
+    """Whether it takes keys and values, values alone, or what a router made, of a layer before it, or gives the next
+    one what its experts make."""
+    some = getattr(node, "value_rank", None), getattr(node, "deep_router", None), getattr(node, "late", False) or None
     return getattr(node, "kv", "own") == "earlier" or any(each is not None for each in some)
 
 

@@ -38,9 +38,10 @@ class Step:
     relative: the stack's table of relative positions, where its layers share one (T5). distances: the vectors of
         distances [rows, d_model] that all layers read (DeBERTa).
     lent: by window, the latest keys and values (and the numbers of their tokens) that layers without any of their own
-        use, and under `values` the first layer's values that all others mix into theirs (RWKV-7); None where there are
-        no such layers. chosen: by the number of a layer, the tokens that its indexer chose,
-        [batch, 1, seq, tokens]; layers without one look them up, and do so again where they are recomputed.
+        use, or latents by position, under `values` the first layer's values that all others mix into theirs (RWKV-7),
+        and under `late` what experts of the layer before give (LongCat-Flash); None where there are no such layers.
+    chosen: by the number of a layer, the tokens that its indexer chose, [batch, 1, seq, tokens]; layers without one
+        look them up, and do so again where they are recomputed.
         own_input: [batch, seq, d_per_layer], what this layer alone reads.
     deep, image_at: what the vision tower adds behind the first layers, one tensor a layer, and at which tokens.
     embedded: [batch, seq, d_model], what entered the first layer, where layers read it too (Zamba2, DeBERTa-v2).

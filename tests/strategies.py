@@ -347,6 +347,23 @@ def in_bands(draw: st.DrawFn) -> ModelSpec:
 
 
 @st.composite
+def late(draw: st.DrawFn) -> ModelSpec:
+    """A model of pairs of layers, behind the second of which is added what experts of the first give."""
+    spec, pairs = draw(specs()), draw(st.integers(1, 3))
+    n, each = draw(st.integers(1, 8)), draw(st.integers(1, 2))
+    # As many experts more that give back what they read: every second visit is to one of them.
+    zeros = {"n_zero": n, "top_k": 2 * min(each, n)} if draw(st.booleans()) else {"top_k": draw(st.integers(1, n))}
+    experts = Moe(n_experts=n, d_expert=draw(small), d_shared=draw(small), correction=True, late=True, **zeros)
+    plain = {"placement": "pre", "shared": False, "macaron": False, "count": pairs}
+    first, second = (
+        spec.layers[0].model_copy(update=plain | {"name": name, "channel": channel})
+        for name, channel in (("first", experts), ("second", Mlp(d_ff=draw(small))))
+    )
+    schedule = ("first", "second") * pairs
+    return spec.model_copy(update={"layers": (first, second), "schedule": schedule})
+
+
+@st.composite
 def merged(draw: st.DrawFn) -> ModelSpec:
     """A decoder whose layers read an encoder's vectors beside its own tokens, and an encoder with windows to both
     sides, which looks tokens up in the same table."""

@@ -19,7 +19,7 @@ from calc.spec.load import Load, Scores
 from calc.spec.resizing import sizes_of, symbolic, with_sizes
 from calc.spec.run import CHECKPOINTING
 from calc.trace.part import leaves
-from tests.strategies import alternating, in_bands, in_blocks, latent, merged, recurrent, specs, streamed
+from tests.strategies import alternating, in_bands, in_blocks, late, latent, merged, recurrent, specs, streamed
 
 loads = st.builds(
     Load,
@@ -31,6 +31,7 @@ loads = st.builds(
 ANY_MODEL = [mode for mode in CHECKPOINTING if mode != "selective-op"]
 """What can be checkpointed whatever the layers are."""
 models = specs() | specs(recurrent) | specs(latent) | in_blocks() | alternating() | in_bands() | merged() | streamed()
+models |= late()
 
 
 def everything(spec: ModelSpec, load: Load, checkpointing: str) -> dict[str, object]:

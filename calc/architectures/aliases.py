@@ -119,6 +119,12 @@ ALIASES: dict[str, dict[str, str]] = {
     "bailing_hybrid": KIMI | MTP,
     "kimi_linear": KIMI,
     **dict.fromkeys(("step3p5", "step3p7.text_config"), STEP),
+    "longcat_flash": ROUTED
+    | {
+        "num_experts_per_tok": "moe_topk",
+        "intermediate_size": "ffn_hidden_size",
+        "moe_intermediate_size": "expert_ffn_hidden_size",
+    },
     "lfm3": {"rms_norm_eps": "norm_eps"},
     "mpt": {"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     "nemotron_h": ROUTED | {"layer_types": "layers_block_type"},

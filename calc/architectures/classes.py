@@ -190,6 +190,7 @@ CLASSES: dict[str, dict[str, Kind]] = {
     # Published under a class of its own, which transformers builds as Llama's.
     "iquestcoder": _named("IQuestCoder") | _named("Llama", *ALL),
     "mistral4": _named("Mistral4", "sequence", "token"),
+    "longcat_flash": _named("LongcatFlash"),
     "laguna": _named("Laguna"),
     # transformers has its layers alone; the class with a head comes with the checkpoint.
     "step3p5": {"Step3p5ForCausalLM": "lm", "Step3p7TextModel": "bare"},

@@ -214,6 +214,7 @@ FAMILIES: dict[str, str] = {
     "mimo_v2_flash": "mimo_v2_flash",
     "mistral4": "mistral4",
     "mistral_large4_text": "mistral_large4_text",
+    "longcat_flash": "longcat_flash",
     "laguna": "laguna",
     "step3p5": "step3p5",
     "bitnet": "bitnet",

@@ -32,6 +32,8 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
     else:
         q_latent = t.norm("q_a_norm", spec.norm, t.linear("q_a_proj", x, spec.q_rank, bias=spec.bias))
         q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
+    if spec.q_scale != 1.0:
+        q = t.scaled("q_scale", q)
     q_rope, latent, k_rope = (_own if spec.kv == "own" else _borrowing)(t, spec, x, q, load, around)
     load = load.by_document
     twice_pairs = load.batch * heads * _twice_pairs(spec, load)
@@ -53,6 +55,8 @@ def _own(t: Trace, spec: Mla, x: Tensor, q: Tensor, load: Load, around: Surround
     are lent to later layers of this position that have none of their own."""
     small = t.linear("kv_a_proj", x, spec.kv_rank + spec.d_shared, bias=spec.bias)
     latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
+    if spec.latent_scale != 1.0:
+        latent = t.scaled("latent_scale", latent)
     q_rope, k_rope = q.columns(spec.n_heads * spec.d_shared), small.columns(spec.d_shared)
     if spec.position == "rope":
         q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_shared, q_rope, k_rope)

@@ -47,7 +47,8 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
     if group.of_patches is not None and around.patches is not None:
         source, keys = around.patches
         x = patch_attention(t, group.of_patches, x, source, (load.batch, load.seq, keys), "patch_attention")
-    blocks = list(_blocks(t, group, load, around))
+    blocks, late = list(_blocks(t, group, load, around)), around.late
+    around.late = None
     if around.streams is not None:
         x = _in_streams(t, group, blocks, x, load, around, *around.streams)
     elif around.altup is not None:
@@ -56,6 +57,8 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
         x = _parallel(t, group, blocks, x)
     else:
         x = _in_turn(t, group, blocks, x, around)
+    if late is not None:
+        x = t.add("late_add", x, late)
     if group.beside is not None:
         x = side_convolution(t, group, x, around)
     if group.out_norm:

@@ -119,15 +119,17 @@ def _recorded(
 
 
 def _carried(group: LayerGroup, around: Surroundings) -> tuple[Tensor, ...]:
-    """What a layer's router reads of the one before it."""
+    """What a layer's router reads of the one before it, and what experts of that give late."""
     router = group.channel.deep_router if isinstance(group.channel, Moe) else None
-    return () if router is None or not router.carries or around.router is None else (around.router,)
+    read = () if router is None or not router.carries or around.router is None else (around.router,)
+    return read if around.late is None else (*read, around.late)
 
 
 def _left(group: LayerGroup, around: Surroundings) -> tuple[Tensor, ...]:
-    """What a layer's router, which has just been recorded, leaves for the next one."""
+    """What a layer's router, which has just been recorded, leaves for the next one, and what its experts give late."""
     deep = isinstance(group.channel, Moe) and group.channel.deep_router is not None
-    return (around.router,) if deep and around.router is not None else ()
+    made = (around.router,) if deep and around.router is not None else ()
+    return made if around.late is None else (*made, around.late)
 
 
 def _part(
@@ -154,12 +156,13 @@ def _part(
 @dataclass(slots=True)
 class _Way:
     """One kind of layers as it is passed with some of what it reads needing a gradient. times: how many of them are.
-    router: what its router leaves for the next layer's."""
+    router: what its router leaves for the next layer's; late: what its experts give behind that."""
 
     part: Part
     result: Tensor
     lent: list[tuple[Lender, Tensor, Tensor]]
     router: Tensor | None
+    late: Tensor | None
     times: int = 0
 
 
@@ -178,11 +181,11 @@ def _unrolled(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings
             lent, read = len(around.lent), (x, *_carried(group, around))
             body, y = _recorded(t, group, x, load, around)
             part = _part(spec, group, read, body, (y, *_left(group, around)))
-            ways[live] = _Way(part, y, around.lent[lent:], around.router)
+            ways[live] = _Way(part, y, around.lent[lent:], around.router, around.late)
         way = ways[live]
         way.times += 1
         around.lent += way.lent
-        around.router = way.router
+        around.router, around.late = way.router, way.late
         x = way.result
     left = {group.name: group.count for group in spec.layers}
     for i, ((name, _), way) in enumerate(ways.items(), start=1):

@@ -19,6 +19,7 @@ from calc.trace.trace import Trace
 
 def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Router, `n_experts` MLPs of which each token visits exactly `top_k`, and shared experts that all tokens visit.
+    Visits to experts that give back what they read cost no product, and are no visits where those that compute count.
 
     Without a capacity the experts together do the work of tokens * top_k tokens (Shazeer et al. 2017; counted as in
     Mixtral, Jiang et al. 2024). With one they do that of all the room there is, filled or not: n_experts times
@@ -29,6 +30,12 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Ten
     y = _routed(t, spec, x, x, load, around)
     if spec.d_shared is None:
         return y
+    if spec.late:
+        around.late = y
+        with t.part("mlp", x, of="mlp") as out:
+            dense = mlp(t, _shared(spec, spec.d_shared), x)
+            out.append(dense)
+        return dense
     with t.part("shared_expert", x, of="shared_expert") as out:
         shared = mlp(t, _shared(spec, spec.d_shared), x)
         out.append(shared)
@@ -49,24 +56,26 @@ def _dense_and_routed(t: Trace, spec: Moe, plain: Norm, x: Tensor, stream: Tenso
 
 def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load, around: Surroundings) -> Tensor:
     """What the experts make of x, chosen by what the router makes of `scored`."""
-    n_scores = spec.n_experts + 1 if spec.skips else spec.n_experts
     if spec.deep_router is not None:
-        scores = deep_router(t, spec.deep_router, scored, n_scores, around)
+        scores = deep_router(t, spec.deep_router, scored, spec.routes, around)
     else:
         read = router_input(t, scored) if spec.scaled_router else scored
-        scores = t.linear("router", read, n_scores, bias=spec.router_bias, of="router")
+        scores = t.linear("router", read, spec.routes, bias=spec.router_bias, of="router")
     weights = route(t, spec, scores, scored)
     if spec.scaled_router:
         weights = expert_scale(t, spec, weights, scored)
     d_model, tokens = x.width, x.rows
     if spec.d_latent is not None:
         x = t.linear("latent_down", x, spec.d_latent)
-    visits = slots(spec, tokens * spec.top_k)
-    read = dispatch(t, spec, x, weights, visits)
-    fields = {"copies": spec.n_experts, "active": spec.top_k, "expert": True}
+    visits = slots(spec, tokens * spec.visits)
+    whole = dispatch(t, spec, x, weights, visits if spec.n_zero is None else tokens * spec.top_k)
+    read = whole if spec.n_zero is None else whole.view(visits, whole.width)
+    fields = {"copies": spec.n_experts, "active": spec.visits, "expert": True}
     with t.part("experts.{}", read, of="routed_expert", **fields) as out:
         made = mlp(t, _expert(spec, spec.d_expert), read, spread=spread_of(spec, tokens, visits, load))
         out.append(made)
+    if spec.n_zero is not None:
+        made = t.joined(made, whole, rows=whole.rows, width=made.width)
     y = combine(t, spec, made, weights, tokens, in_turn=load.experts == "loop")
     if spec.sum_bias:
         y = with_bias(t, y)
@@ -97,7 +106,7 @@ def spread_of(spec: Moe, tokens: Size, visits: Size, load: Load) -> Spread:
         return Spread(visits, visits, 1, copied=True)
     if spec.capacity_factor is not None:
         return Spread(spec.n_experts, spec.n_experts, quotient(visits, spec.n_experts))
-    some = reached(load.routing, spec.n_experts, spec.top_k, tokens)
+    some = reached(load.routing, spec.n_experts, spec.visits, tokens)
     return Spread(spec.n_experts, some, quotient(visits, maximum(some, 1)))
 
 

@@ -52,7 +52,7 @@ def experts_all_counted(spec: ModelSpec) -> str | None:
     """A formula whose N holds every expert, made for dense models."""
     for group in decoder(spec).layers:
         if isinstance(group.channel, Moe):
-            k, n = group.channel.top_k, group.channel.n_experts
+            k, n = group.channel.visits, group.channel.n_experts
             return f"N holds every expert, as if a token visited all {n}; it visits {k}"
     return None
 

@@ -18,6 +18,7 @@ from calc.spec import (
     DeltaNet,
     GatedConvolution,
     Kda,
+    LayerGroup,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -82,12 +83,20 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield one("pp", "1 for a model with towers or shared layers", run.pp)
+    if not is_exactly(run.pp, 1) and any(_lends(group) for group in spec.layers):
+        yield one("pp", "1 where layers read what others give beside the stream (late experts, lent latents)", run.pp)
     yield from of_pictures(spec, run)
     yield from of_routers(spec, run)
     yield from of_batch_norms(spec, run)
     yield from of_patches_of_bytes(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
+
+
+def _lends(group: LayerGroup) -> bool:
+    """Whether a layer and one behind it are to stand in one stage, since more than the stream leads to that."""
+    late = isinstance(group.channel, Moe) and group.channel.late
+    return late or any(isinstance(mixer, Mla) and mixer.kv == "earlier" for mixer in group.mixers)
 
 
 def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:

@@ -23,7 +23,7 @@ def measures(spec: ModelSpec) -> dict[str, float]:
     """
     # How tokens choose among experts may differ by layer, as DeepSeek-V4's tables and scores do; how many may not.
     mixtures = {
-        (moe.n_experts, moe.top_k, (moe.d_shared or 0) / moe.d_expert)
+        (moe.n_experts, moe.visits, (moe.d_shared or 0) / moe.d_expert)
         for group in spec.layers
         if isinstance(moe := group.channel, Moe)
     }

@@ -85,13 +85,13 @@ def recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Lea
         return []
     if checkpointing == "selective":
         return [leaf for leaf in everything if leaf.op.kind == "attention" and leaf.op.live and leaf.layer]
-    passed = {leaf.layer for leaf in everything if leaf.op.live}
+    # A sum keeps nothing, so that backward does not ask for what it reads, nor for a layer of which no more needs it.
+    passed = {leaf.layer for leaf in everything if leaf.op.live and leaf.op.function != "add"}
     in_layers = [leaf for leaf in everything if leaf.layer is not None and leaf.layer in passed]
     if checkpointing == "full":
         return in_layers
     if checkpointing not in ("full-early-stop", "selective-op"):
         raise Refused("checkpointing", f"one of {', '.join(CHECKPOINTING)}", checkpointing)
-    # A sum keeps nothing, so that backward does not ask for what it reads.
     last = {leaf.layer: i for i, leaf in enumerate(in_layers) if leaf.op.live and leaf.op.function != "add"}
     needed = [
         leaf

@@ -140,7 +140,7 @@ def _work(key: CacheKey[ModelSpec]) -> Work:
         sums=tuple(sums_of(new, float(spec.d_model))),
         moe_layers=float(sum(count for count, _ in moe)),
         n_experts=float(routed.n_experts) if routed else 0.0,
-        top_k=float(routed.top_k) if routed else 0.0,
+        top_k=float(routed.visits) if routed else 0.0,
         latent=any(isinstance(group.mixer, Mla) for group in spec.layers),
         towers=tuple(_towers(spec)),
     )

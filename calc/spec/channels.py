@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
+from calc.sizes import Size, quotient
 from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
 
@@ -134,10 +135,15 @@ class Moe(Node):
     them; it then visits the first, and its result counts nothing (ZAYA1).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
     first layers of DeepSeek-V4; Roller et al. 2021, arXiv:2106.04426).
+    n_zero: so many experts more, among which the router chooses too, give back what they read. Of a token's top_k
+    visits top_k * n_experts / (n_experts + n_zero) are to others, as where all are as likely: a whole number.
+    late: what the routed experts give is added behind the next layer, and the shared ones are one MLP whose result is
+    added here (both LongCat-Flash: Meituan 2025, arXiv:2509.01322, section 2; Cai et al. 2024, arXiv:2404.05019).
     """
 
     kind: Literal["moe"] = "moe"
     n_experts: Dim
+    n_zero: Dim | None = None
     top_k: Dim
     d_expert: Dim
     d_shared: Dim | None = None
@@ -166,6 +172,17 @@ class Moe(Node):
     sum_bias: bool = False
     deep_router: DeepRouter | None = None
     skips: bool = False
+    late: bool = False
+
+    @property
+    def routes(self) -> Size:
+        """What a router chooses among."""
+        return self.n_experts + int(self.skips) + (0 if self.n_zero is None else self.n_zero)
+
+    @property
+    def visits(self) -> Size:
+        """Of the top_k experts that a token visits, those that compute."""
+        return self.top_k if self.n_zero is None else quotient(self.top_k * self.n_experts, self.routes)
 
     @model_validator(mode="after")
     def _deeply_routed(self) -> Self:
@@ -186,8 +203,8 @@ class Moe(Node):
 
     @model_validator(mode="after")
     def _routing(self) -> Self:
-        if self.top_k > self.n_experts:
-            raise Refused("top_k", f"at most n_experts = {self.n_experts}", self.top_k)
+        if self.top_k > self.routes:
+            raise Refused("top_k", f"at most n_experts = {self.routes}", self.top_k)
         if self.groups is not None and (self.n_experts % self.groups.count or self.groups.chosen >= self.groups.count):
             raise Refused("groups", f"a divisor of n_experts = {self.n_experts}, and fewer chosen", self.groups.count)
         if self.by_token and (self.groups is not None or self.correction or self.scoring == "sparsemixer"):
@@ -207,4 +224,23 @@ class Moe(Node):
             raise Refused("shared_bias", "null, but for shared experts (d_shared) beside the others", self.shared_bias)
         if self.dense_norm is not None and (self.d_shared is None or self.shared_gate):
             raise Refused("dense_norm", "null, but for an ungated MLP beside the experts (d_shared)", "a norm")
+        if self.late and (self.d_shared is None or self.shared_gate or self.dense_norm is not None):
+            raise Refused("late", "false, but beside an ungated MLP whose result is not late (d_shared)", True)
+        return self
+
+    @model_validator(mode="after")
+    def _with_zeros(self) -> Self:
+        if self.n_zero is None:
+            return self
+        alone = ("capacity_factor", "groups", "by_token", "d_latent", "scaled_router", "sum_bias", "frozen_correction")
+        alone += ("deep_router", "skips")
+        if others := [name for name in alone if getattr(self, name)]:
+            raise Refused("n_zero", f"null beside {others[0]}", self.n_zero)
+        if self.weigh == "input" or self.scoring == "sparsemixer":
+            raise Refused("n_zero", "null, unless scores weigh results", self.n_zero)
+        if self.top_k * self.n_experts % self.routes:
+            expected = (
+                f"so many that of {self.top_k} visits a whole number meets the {self.n_experts} experts that compute"
+            )
+            raise Refused("n_zero", expected, self.n_zero)
         return self

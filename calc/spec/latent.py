@@ -46,6 +46,7 @@ class Mla(Node):
     token sees those of its own incomplete pool besides; of the keys of a pool, weighted by the tokens themselves and a
     learned number for each place, the indexer makes one (GLM-5.3). None: one by one.
     scale: what scores are multiplied with; None means 1 / sqrt(d_nope + d_rope).
+    q_scale, latent_scale: what queries, and latents behind their norm, are multiplied with (LongCat-Flash).
     temperature: as in Attention (Mistral 4). head_temperature: queries grow with their position p as each head has
     learned to: times scale * ln(1 + p) + bias (Mistral Large 4).
     head_gate: a projection of its own makes one number a head, whose sigmoid in fp32 scales its result (Ling 3).
@@ -73,6 +74,8 @@ class Mla(Node):
     position: Literal["rope", "none"] = "rope"
     rope: Rope = Rope(interleaved=True)
     scale: float | None = None
+    q_scale: float = 1.0
+    latent_scale: float = 1.0
     temperature: Temperature | None = None
     head_temperature: bool = False
     kv: Literal["own", "earlier"] = "own"

@@ -8,13 +8,11 @@ from itertools import pairwise
 from calc.errors import Refused
 from calc.spec.attention import Attention
 from calc.spec.band_attention import BandAttention
-from calc.spec.channels import DeepRouter
 from calc.spec.denoising import Latents
 from calc.spec.fronts import Embedding
 from calc.spec.gated_bias import GatedBias
-from calc.spec.latent import Mla
+from calc.spec.lending_rules import carries_on, late, lent
 from calc.spec.patches import Patches
-from calc.spec.rwkv7 import Rwkv7
 from calc.spec.stack_fields import StackFields
 from calc.spec.trajectory import Trajectory
 from calc.spec.windows import WindowAttention
@@ -197,42 +195,6 @@ def _adds_ngrams(stack: StackFields) -> None:
         raise Refused("ngrams", "none, unless there are several residual streams to which they are added", "some")
 
 
-def _lent(stack: StackFields) -> None:
-    """What a layer takes of an earlier one has to be there: keys and values, and the tokens that one has chosen."""
-    of_name = {group.name: group.mixer for group in stack.layers}
-    lenders: set[int | str | None] = set()
-    chooses = values = False
-    for name in stack.schedule or of_name:
-        mixer = of_name[name]
-        if isinstance(mixer, Attention) and mixer.kv != "earlier":
-            lenders.add(mixer.window)
-        elif isinstance(mixer, Attention) and mixer.window not in lenders:
-            raise Refused("kv", "a layer before it with keys and values of its own, of the same window", "earlier")
-        if isinstance(mixer, Rwkv7) and mixer.value_rank is None:
-            values = True
-        elif isinstance(mixer, Rwkv7) and not values:
-            raise Refused("value_rank", "a layer before it whose values it mixes in (value_rank none)", "none")
-        if isinstance(mixer, Mla) and mixer.kv == "own":
-            lenders.add(mixer.position)
-        elif isinstance(mixer, Mla) and mixer.position not in lenders:
-            raise Refused("kv", "a layer before it with latents of its own, of the same position", "earlier")
-        if isinstance(mixer, Mla):
-            chooses = chooses or mixer.indexer is not None
-            if mixer.top_k is not None and not chooses:
-                raise Refused("indexer", "one in this layer or in one before it, beside top_k", None)
-
-
-def _carries_on(stack: StackFields) -> None:
-    """A router that reads what the one before it made has one before it, as wide."""
-    of_name = {group.name: getattr(group.channel, "deep_router", None) for group in stack.layers}
-    before: DeepRouter | None = None
-    for name in stack.schedule or of_name:
-        router = of_name[name]
-        if router is not None and router.carries and (before is None or before.d_router != router.d_router):
-            raise Refused("deep_router.carries", "false without a router as wide in a layer before it", True)
-        before = router or before
-
-
 def _reads_each_other(stack: StackFields) -> None:
     names: list[str] = []
     for each in stack.heads:
@@ -260,8 +222,9 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     _whole_chunks,
     _alternates,
     _adds_ngrams,
-    _lent,
-    _carries_on,
+    lent,
+    carries_on,
+    late,
     _reads_each_other,
     _windows_of_tokens,
 )

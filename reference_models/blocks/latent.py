@@ -11,7 +11,7 @@ from calc.spec import Attention, Mla
 from reference_models.blocks.attend import attend, split
 from reference_models.blocks.attention_inputs import HeadTemperature, temperature
 from reference_models.blocks.indexer import TokenIndexer
-from reference_models.blocks.linear import NormLayer, wide
+from reference_models.blocks.linear import NormLayer, scaled, wide
 from reference_models.blocks.positions import BY_TOKEN, angles, rotation, turn
 from reference_models.blocks.quantized import matrix_of
 from reference_models.cache import Growing, LayerCache, Static
@@ -33,6 +33,8 @@ FIELDS = (
     "position",
     "rope",
     "scale",
+    "q_scale",
+    "latent_scale",
     "temperature",
     "head_temperature",
     "kv",
@@ -105,7 +107,7 @@ class LatentAttention(nn.Module):
         spec, seq = self.spec, x.shape[1]
         q_latent = x if spec.q_rank is None else self.q_a_norm(self.q_a_proj(x))
         q = split(self.q_proj(x) if spec.q_rank is None else self.q_b_proj(q_latent), spec.n_heads)
-        q, q_rope = q.split([spec.d_nope, spec.d_shared], dim=-1)
+        q, q_rope = scaled(q, spec.q_scale).split([spec.d_nope, spec.d_shared], dim=-1)
         if spec.position == "rope":
             q_rope = turn(q_rope, *angles(spec.rope, spec.d_shared, step), interleaved=spec.rope.interleaved)
         if spec.temperature is not None:
@@ -136,7 +138,7 @@ class LatentAttention(nn.Module):
         if spec.position == "rope":
             cos, sin = angles(spec.rope, spec.d_shared, step)
             k_rope = turn(k_rope[:, None], cos, sin, interleaved=spec.rope.interleaved)[:, 0]
-        return {"latent": self.kv_a_norm(latent), "rope": k_rope}
+        return {"latent": scaled(self.kv_a_norm(latent), spec.latent_scale), "rope": k_rope}
 
     def _with_earlier(
         self, x: Tensor, new: dict[str, Tensor], step: Step, cache: LayerCache | None

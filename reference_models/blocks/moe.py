@@ -22,7 +22,7 @@ FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
-    *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips"),
+    *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips", "n_zero", "late"),
 )
 """Fields of the spec that are computed here."""
 
@@ -44,6 +44,8 @@ class MixtureOfExperts(nn.Module):
     dense_post_norm: Any
     routed_norm: Any
     routed_post_norm: Any
+    mlp: Any
+    shared_expert: Any
     correction: Tensor
     table: Tensor
 
@@ -52,17 +54,16 @@ class MixtureOfExperts(nn.Module):
         supported(spec, *FIELDS)
         self.spec = spec
         self.dropped = 0
-        n_scores = spec.n_experts + spec.skips
         if spec.deep_router is not None:
-            self.router = RouterOfLayers(spec.deep_router, d_model, n_scores)
+            self.router = RouterOfLayers(spec.deep_router, d_model, spec.routes)
         else:
-            self.router = nn.Linear(d_model, n_scores, bias=spec.router_bias)
+            self.router = nn.Linear(d_model, spec.routes, bias=spec.router_bias)
         width, expert = spec.d_latent or d_model, _mlp(spec, spec.d_expert)
         self.experts = nn.ModuleList(FeedForward(expert, width) for _ in range(spec.n_experts))
         if spec.frozen_correction:
             self.correction = nn.Parameter(torch.zeros(spec.n_experts), requires_grad=False)
         elif spec.correction:
-            self.register_buffer("correction", torch.zeros(n_scores))
+            self.register_buffer("correction", torch.zeros(spec.routes))
         if spec.sum_bias:
             self.bias = nn.Parameter(torch.zeros(width))
         if spec.d_latent is not None:
@@ -80,7 +81,7 @@ class MixtureOfExperts(nn.Module):
         elif spec.d_shared is not None:
             bias = spec.bias if spec.shared_bias is None else spec.shared_bias
             shared = _mlp(spec, spec.d_shared).model_copy(update={"bias": bias, "clamp": spec.own_clamp})
-            self.shared_expert = FeedForward(shared, d_model)
+            self.add_module("mlp" if spec.late else "shared_expert", FeedForward(shared, d_model))
             if spec.shared_gate:
                 self.shared_expert_gate = nn.Linear(d_model, 1, bias=False)
 
@@ -92,6 +93,9 @@ class MixtureOfExperts(nn.Module):
             routed = self.routed_post_norm(self._routed(stream, self.routed_norm(stream), step))
             return (self.dense_post_norm(self.mlp(flat)) + routed).view_as(x)
         out = self._routed(flat, flat, step)
+        if self.spec.late and step.lent is not None:
+            step.lent["late"] = (out.view_as(x),)
+            return self.mlp(flat).view_as(x)
         if self.spec.d_shared is not None:
             shared = self.shared_expert(flat)
             out = out + (self.shared_expert_gate(flat).sigmoid() * shared if self.spec.shared_gate else shared)
@@ -165,7 +169,9 @@ class MixtureOfExperts(nn.Module):
         read = x[order // self.spec.top_k]
         groups = (read if weights is None else read * weights.flatten()[order, None]).split(counts)
         if room is None:
-            done = [expert(group) for expert, group in zip(self.experts, groups, strict=True) if len(group)]
+            # Behind the experts that compute stand those that give back what they read.
+            computed = [expert(group) for expert, group in zip(self.experts, groups, strict=False) if len(group)]
+            done = computed if self.spec.n_zero is None else [*computed, *groups[self.spec.n_experts :]]
         else:
             self.dropped = sum(max(n - room, 0) for n in counts)
             done = [_within(expert, group, room) for expert, group in zip(self.experts, groups, strict=True)]
@@ -218,8 +224,10 @@ def _counts(chosen: Tensor, spec: Moe) -> list[int]:
     The meta device has no numbers: there all tokens visit the same experts, which costs as much as any other choice.
     """
     if chosen.is_meta:
-        return [len(chosen) // spec.top_k if i < spec.top_k else 0 for i in range(spec.n_experts)]
-    return torch.bincount(chosen, minlength=spec.n_experts).tolist()
+        tokens, computed = len(chosen) // spec.top_k, spec.visits
+        each = [tokens if i < computed else 0 for i in range(spec.routes)]
+        return each if spec.n_zero is None else [*each[:-1], tokens * (spec.top_k - computed)]
+    return torch.bincount(chosen, minlength=spec.routes).tolist()
 
 
 def _mlp(spec: Moe, width: int | None) -> Mlp:

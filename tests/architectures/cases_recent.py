@@ -22,6 +22,12 @@ KOLIBRI = {key: value for key, value in FLINT.items() if key != "intermediate_si
 
 LARGE4_TEXT = BASE | EXPERTS | INDEXED | {key: width for key, width in LATENT.items() if key != "q_lora_rank"}
 LARGE4_TEXT |= {"num_hidden_layers": 6}
+LONGCAT = {
+    key: value for key, value in (BASE | LATENT).items() if key not in ("num_hidden_layers", "intermediate_size")
+}
+LONGCAT |= {"num_layers": 2, "head_dim": 4, "ffn_hidden_size": 48, "n_routed_experts": 8, "expert_ffn_hidden_size": 14}
+# Without experts that give back what they read: of those, what is computed is a matter of where tokens go.
+LONGCAT |= {"moe_topk": 3, "zero_expert_num": 0}
 HY4 = BASE | LATENT | EXPERTS | INDEXED | {"hc_mult": 3}
 ZAYA = GQA | ROUTED | {"num_experts_per_tok": 1, "router_hidden_size": 20, "sliding_window": 6}
 ZAYA |= {"layer_types": ["hybrid", "hybrid", "hybrid_sliding", "hybrid"]}
@@ -86,6 +92,12 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         HY4 | {"indexer_types": ["full", "shared"] * 2, "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}
         | {"hc_mult": 2, "attention_bias": True, "tie_word_embeddings": True, "norm_topk_prob": False},
         HY4 | {"n_group": 4, "topk_group": 2, "n_shared_experts": 2, "num_hidden_layers": 6},
+    ),
+    "longcat_flash": (
+        LONGCAT,
+        LONGCAT | {"zero_expert_num": 4, "attention_bias": True, "tie_word_embeddings": True},
+        LONGCAT | {"zero_expert_num": 8, "moe_topk": 4, "num_layers": 3, "num_key_value_heads": None},
+        LONGCAT | {"zero_expert_num": 0, "routed_scaling_factor": 1.5, "num_layers": 1, "num_hidden_layers": 2},
     ),
     "gemma3n_text": (
         GEMMA3N,

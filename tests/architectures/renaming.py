@@ -112,13 +112,16 @@ OUTSIDE: tuple[tuple[str, str], ...] = (
 
 
 def named_parameters(model: Any) -> Iterator[tuple[str, Any]]:
-    """transformers' parameters by name; updates of a shared block's matrices by the layer that has them (Zamba2)."""
+    """transformers' parameters by name; updates of a shared block's matrices by the layer that has them (Zamba2), and
+    without those of experts that give back what they read, of whose matrices nothing is read (LongCat-Flash)."""
     hybrid = getattr(model.config, "hybrid_layer_ids", ())
     for name, tensor in model.named_parameters():
         if found := re.fullmatch(ADAPTER, name):
             half = "AB"[int(found["half"])]
             layer, which = hybrid[int(found["at"])], found["linear"] or found["attention"] + "_proj"
             name = f"model.layers.{layer}.shared_transformer.{which}.lora_{half}.weight"
+        if name.endswith("experts.gate_up_proj") and getattr(model.config, "zero_expert_num", None):
+            tensor = tensor[: model.config.n_routed_experts]
         yield name, tensor
 
 
@@ -127,6 +130,7 @@ def rename(name: str, model_type: str) -> tuple[str, ...]:
 
     Errors: KeyError for a name that no rule knows.
     """
+    name = renaming_latent.paired(name) if model_type == "longcat_flash" else name
     hears = renaming_hearing.HEARS.get(model_type)
     if hears and renaming_hearing.AUDIO.fullmatch(name) and (paths := renaming_text.rename(name, hears)):
         return paths

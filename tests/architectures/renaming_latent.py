@@ -5,6 +5,8 @@ Rules as in `renaming.IN_LAYER`.
 
 from __future__ import annotations
 
+import re
+
 LATENT = {
     "deepseek_v2",
     "deepseek_v3",
@@ -20,6 +22,7 @@ LATENT = {
     "mistral4",
     "mistral_large4",
     "mistral_large4_text",
+    "longcat_flash",
     "axk1",
     "hy_v4",
     "glm5_next",
@@ -58,7 +61,20 @@ def _joined(theirs: str, ours: str) -> tuple[Rule, ...]:
     )
 
 
+def paired(name: str) -> str:
+    """`name` of a parameter in LongCat-Flash's layers, each of which is two of ours, under the number of ours."""
+    found = re.fullmatch(r"(.*layers)\.(\d+)\.(?:(\w+)\.([01])\.(.*)|(mlp\..*))", name)
+    if not found:
+        return name
+    first, block, half, rest = 2 * int(found[2]), found[3], int(found[4] or 0), found[5]
+    if block == "mlps":
+        block = "mlp" if half else "mlp.dense"
+    return f"{found[1]}.{first + half}.{found[6] or f'{block}.{rest}'}"
+
+
 IN_LAYER: tuple[Rule, ...] = (
+    ({"longcat_flash"}, r"mlp\.dense\.(\w+)\.weight", (r"moe.mlp.\1.weight",)),
+    ({"longcat_flash"}, r"mlp\.router\.classifier\.weight", ("moe.router.weight",)),
     (LATENT, r"self_attn\.(q_a|kv_a)_proj(?:_with_mqa)?\.(\w+)", (r"attention.\1_proj.\2",)),
     (LATENT, r"self_attn\.(q_a|kv_a)_layernorm\.weight", (r"attention.\1_norm.weight",)),
     (LATENT, r"self_attn\.(q_b|kv_b)_proj\.weight", (r"attention.\1_proj.weight",)),

@@ -37,7 +37,7 @@ COUNT = int(os.environ.get("ENVELOPE_DIFFERENTIAL", "3"))
 SEED = os.environ.get("ENVELOPE_DIFFERENTIAL_SEED", "0")
 FAMILIES = [family for family in CONFIGS if their_models.known(family)]
 # transformers runs all experts of these on all tokens, or by a loop over data, which the meta device has none of.
-EXPERTS = ("llama4", "dbrx", "switch_transformers", "nllb-moe")
+EXPERTS = ("llama4", "dbrx", "longcat_flash", "switch_transformers", "nllb-moe")
 # Falcon's newer models cache keys and values of all heads; MiniMax's class has a cache of its own kind.
 OTHER_CACHE = ("falcon", "minimax")
 

@@ -27,6 +27,7 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
+from tests.architectures import their_models  # noqa: E402
 from tests.architectures.cases_latent import (  # noqa: E402
     AFMOE,
     BASE,
@@ -44,9 +45,9 @@ from tests.architectures.cases_latent import (  # noqa: E402
     V3,
     V4,
 )
-from tests.architectures.cases_recent import HY4, LARGE4_TEXT, RECENT, STEP, ZAYA  # noqa: E402
+from tests.architectures.cases_recent import HY4, LARGE4_TEXT, LONGCAT, RECENT, STEP, ZAYA  # noqa: E402
 from tests.architectures.headed import HEADED  # noqa: E402
-from tests.architectures.renaming import compare  # noqa: E402
+from tests.architectures.renaming import compare, named_parameters  # noqa: E402
 from tests.architectures.test_recurrent import grouped_backward  # noqa: E402
 from tests.time.laid import operations  # noqa: E402
 
@@ -63,7 +64,9 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     torch.manual_seed(0)
     named = HEADED.get(model_type) or getattr(transformers, next(iter(CLASSES[model_type])), None)
     make = transformers.AutoModelForCausalLM.from_config if named is None else getattr(named, "_from_config")  # noqa: B009
-    return make(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
+    model = make(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
+    their_models.route_evenly(model)
+    return model
 
 
 def new_cache(model: Any) -> Any:
@@ -101,7 +104,7 @@ def ids(seq: int) -> Any:
 @each_case
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
     model = build(model_type, config)
-    theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
+    theirs = {path: parameter.numel() for path, parameter in named_parameters(model)}
     cache = new_cache(model)
     with torch.no_grad():
         once = count(lambda: model(ids(SEQ), past_key_values=cache, use_cache=True))
@@ -248,6 +251,20 @@ def test_bytes_between_two_entries() -> None:
     assert caches[-1].total_bytes - caches[0].total_bytes == caches[0].bytes_per_token * 16
 
 
+def test_longcat_flash_as_published() -> None:
+    """560 billion parameters, of which tokens activate 18.6 to 31.3, on average 27 (arXiv:2509.01322, abstract)."""
+    sizes = {"vocab_size": 131072, "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64}
+    sizes |= {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+    sizes |= {"v_head_dim": 128, "ffn_hidden_size": 12288, "n_routed_experts": 512, "expert_ffn_hidden_size": 2048}
+    spec = from_config({"model_type": "longcat_flash", "moe_topk": 12, "zero_expert_num": 256, **sizes})
+    counted, active = parameters(spec), parameters(spec, active=True)
+    assert round(sum(counted.values()) / 1e9) == 561
+    assert round((sum(active.values()) - active["embedding"]) / 1e9) == 27
+    rest = sum(active.values()) - active["routed_expert"] - active["embedding"]
+    for computed, published in ((0, 18.6), (12, 31.3)):
+        assert (rest + computed * counted["routed_expert"] / 512) / 1e9 == pytest.approx(published, abs=0.1)
+
+
 @pytest.mark.parametrize(
     ("model_type", "config", "field"),
     [
@@ -299,6 +316,15 @@ def test_bytes_between_two_entries() -> None:
         ("step3p5", STEP | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling.type"),
         ("step3p5", STEP | {"rope_parameters": {"rope_theta": 7.0}}, "rope_parameters.full_attention"),
         ("hy_v4", HY4 | {"indexer_types": ["shared", "full", "full", "full"]}, "indexer_types"),
+        ("longcat_flash", LONGCAT | {"zero_expert_num": 3}, "n_zero"),
+        ("longcat_flash", LONGCAT | {"zero_expert_num": None}, "zero_expert_num"),
+        ("longcat_flash", LONGCAT | {"zero_expert_type": "drop"}, "zero_expert_type"),
+        ("longcat_flash", LONGCAT | {"num_hidden_layers": 2}, "num_hidden_layers"),
+        ("longcat_flash", LONGCAT | {"head_dim": 8}, "head_dim"),
+        ("longcat_flash", LONGCAT | {"qk_head_dim": 9}, "qk_head_dim"),
+        ("longcat_flash", LONGCAT | {"q_lora_rank": None}, "q_lora_rank"),
+        ("longcat_flash", LONGCAT | {"router_bias": True}, "router_bias"),
+        ("longcat_flash", LONGCAT | {"mla_scale_kv_lora": False}, "mla_scale_kv_lora"),
         ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 0, 1, 3, 4, 5]}, "kv_source_layers"),
         ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 1, 0, 3, 4, 5]}, "kv_source_layers"),
         ("mistral_large4_text", LARGE4_TEXT | {"kv_source_layers": [0, 1, 2, 2, 4, 5]}, "kv_source_layers"),

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from calc.architectures import FAMILIES
 from calc.architectures.classes import CLASSES
 from tests.architectures.headed import HEADED
+from tests.architectures.renaming import named_parameters
 
 BATCH, SEQ, SOURCE = 1, 26, 7
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
@@ -56,7 +57,20 @@ def build(raw: dict[str, Any]) -> Any:
 
 
 def total(model: Any) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(parameter.numel() for _, parameter in named_parameters(model))
+
+
+def route_evenly(model: Any) -> None:
+    """Where some experts give back what they read, have every token visit as many of those that compute as it would on
+    average were all as likely (LongCat-Flash)."""
+    n_zero = getattr(model.config, "zero_expert_num", None)
+    if not n_zero:
+        return
+    n, top_k = model.config.n_routed_experts, model.config.moe_topk
+    computed = top_k * n // (n + n_zero)
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer[:computed] = buffer[n : n + top_k - computed] = 2.0
 
 
 def run(model: Any) -> tuple[int, int | None]:

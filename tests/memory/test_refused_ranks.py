@@ -14,6 +14,7 @@ from calc.quantities.parameters import weights
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from tests.architectures.cases_bytes import BLT
+from tests.architectures.cases_recent import LARGE4_TEXT, RECENT
 from tests.architectures.cases_recurrent import NGRAMS, QWEN4
 from tests.saved.test_readings import CONFIGS
 
@@ -28,6 +29,11 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
     "BLT": (from_config({"model_type": "blt", **BLT}), FIELDS),
     "Qwen4": (from_config({"model_type": "qwen4_exp_text", **QWEN4, **NGRAMS}), ("tp", "cp")),
+    "LongCat-Flash": (from_config({"model_type": "longcat_flash", **RECENT["longcat_flash"][1]}), ("pp",)),
+    "Mistral Large 4": (
+        from_config({"model_type": "mistral_large4_text", **LARGE4_TEXT, "kv_source_layers": [0, 0, 2, 3, 4, 5]}),
+        ("pp",),
+    ),
     "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
 }
 """Model -> of two ranks each, those that are refused."""

@@ -13,6 +13,7 @@ import torch
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from reference_models import Model, build
+from reference_models.blocks.moe import MixtureOfExperts
 
 SMALL = 2_000_000
 """Parameters of the largest model that is built with numbers."""
@@ -21,4 +22,17 @@ SMALL = 2_000_000
 def countable(spec: ModelSpec, **options: Any) -> Model:
     """The twin of `spec` in bf16. options: as those of `build`."""
     small = sum(parameters(spec).values()) <= SMALL
-    return build(spec, "cpu" if small else "meta", torch.bfloat16, **options)
+    return routed_evenly(build(spec, "cpu" if small else "meta", torch.bfloat16, **options))
+
+
+def routed_evenly(model: Model) -> Model:
+    """The same, where some experts give back what they read with as many visits to the others as are counted."""
+    for module in model.modules():
+        if isinstance(module, MixtureOfExperts) and module.spec.n_zero is not None:
+            spec = module.spec
+            for numbers in (
+                module.correction[: spec.visits],
+                module.correction[spec.n_experts :][: spec.top_k - spec.visits],
+            ):
+                numbers.fill_(2.0)
+    return model

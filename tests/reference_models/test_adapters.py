@@ -220,6 +220,30 @@ def test_borrowed_keys_and_values(spec: ModelSpec, adapter: Adapter, checkpointi
     check(spec, adapter, checkpointing)
 
 
+def with_late_experts() -> ModelSpec:
+    """Three pairs of layers, behind the second of which is added what experts of the first give."""
+    experts = Moe(n_experts=4, n_zero=4, top_k=2, d_expert=12, d_shared=24, correction=True, late=True)
+    kinds = tuple(
+        LayerGroup(name=name, count=3, mixer=Attention(n_heads=4), channel=channel)
+        for name, channel in (("first", experts), ("second", Mlp(d_ff=24)))
+    )
+    return TINY.expand().model_copy(update={"layers": kinds, "schedule": ("first", "second") * 3})
+
+
+@pytest.mark.parametrize(
+    ("adapter", "checkpointing"),
+    [
+        (Lora(rank=2, targets=("q_proj",)), "none"),
+        (Lora(rank=2, targets=("router",)), "full"),
+        (Lora(rank=2, targets=("down_proj",)), "selective"),
+        (Bottleneck(width=3), "full-early-stop"),
+    ],
+)
+def test_late_experts(adapter: Adapter, checkpointing: str) -> None:
+    """What they give passes a gradient behind the next layer, where it depends on something trained."""
+    check(with_late_experts(), adapter, checkpointing)
+
+
 @pytest.mark.parametrize("checkpointing", MODES)
 @pytest.mark.parametrize("target", ["q_proj", "k_proj", "v_proj", "o_proj"])
 @pytest.mark.parametrize(
@@ -233,7 +257,7 @@ def test_a_core_is_run_again_as_a_whole(position: dict[str, Any], target: str, c
     check(spec, Lora(rank=2, targets=(target,)), checkpointing)
 
 
-@pytest.mark.parametrize("spec", [borrowers("opcbobc"), borrowers_of_latents("opcbobc")])
+@pytest.mark.parametrize("spec", [borrowers("opcbobc"), borrowers_of_latents("opcbobc"), with_late_experts()])
 def test_checkpointed_gradients_of_borrowers_are_the_plain_ones(spec: ModelSpec) -> None:
     """Computed again going back, a layer borrows what it borrowed before, not what later layers have lent since."""
     torch.manual_seed(0)

@@ -21,8 +21,9 @@ from reference_models.adapters import adapt  # noqa: E402
 from reference_models.blocks.latent import LatentAttention  # noqa: E402
 from reference_models.quantization import Grid, quantize  # noqa: E402
 from tests.architectures.cases_latent import BASE, INDEXED, LATENT, LATENT_CASES, V2, V3, V4  # noqa: E402
-from tests.architectures.cases_recent import HY4  # noqa: E402
+from tests.architectures.cases_recent import HY4, RECENT  # noqa: E402
 from tests.architectures.cases_vision import SEEING, inside  # noqa: E402
+from tests.reference_models.counted import routed_evenly  # noqa: E402
 from tests.reference_models.test_counts import check  # noqa: E402
 from tests.reference_models.test_values import values  # noqa: E402
 from tests.reference_models.weights import copy_weights, vary  # noqa: E402
@@ -53,6 +54,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("hy_v4", HY4 | {"index_n_heads": 24}),
     *(("glm5_next", config | {"text_config": config["text_config"] | FAR}) for config in SEEING["glm5_next"]),
+    *(("longcat_flash", config) for config in RECENT["longcat_flash"]),
     *(("deepseek_v4", config | {"index_n_heads": 24}) for config in LATENT_CASES["deepseek_v4"]),
     ("deepseek_v4", V4 | {"rope_parameters": YARN, "routed_scaling_factor": 2.5, "index_n_heads": 24}),
 ]
@@ -150,7 +152,7 @@ def test_decoding_in_both_readings(model_type: str, config: dict[str, Any]) -> N
 @torch.no_grad()
 def test_flops_of_absorbed_decoding(model_type: str, config: dict[str, Any]) -> None:
     spec = text_of(model_type, config)
-    model = build(spec, dtype=torch.bfloat16)
+    model = routed_evenly(build(spec, dtype=torch.bfloat16))
     cache = model.new_cache()
     tokens = torch.zeros(2, SEQ, dtype=torch.long)
     model(tokens, cache=cache)

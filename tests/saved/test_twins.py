@@ -45,8 +45,9 @@ from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_rwkv7 import SMALL  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.cases_vision import SEEING, inside  # noqa: E402
+from tests.reference_models.counted import routed_evenly  # noqa: E402
 from tests.reference_models.test_counts import shallow  # noqa: E402
-from tests.strategies import alternating, in_bands, in_blocks, merged, specs, streamed  # noqa: E402
+from tests.strategies import alternating, in_bands, in_blocks, late, merged, specs, streamed  # noqa: E402
 
 CASES = (
     *DENSE.items(),
@@ -103,7 +104,7 @@ MODES = (
 def twin(spec: ModelSpec, mode: Mode) -> Model:
     """The model with its weights in the mode's format."""
     torch.manual_seed(0)
-    return build(spec, dtype=torch.bfloat16 if mode.dtype == "bf16" else torch.float32)
+    return routed_evenly(build(spec, dtype=torch.bfloat16 if mode.dtype == "bf16" else torch.float32))
 
 
 def small(spec: ModelSpec) -> ModelSpec:
@@ -181,7 +182,8 @@ def test_every_family(name: str, modes: tuple[Mode, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt2", "llama", "gemma3_text", "mixtral", "deepseek_v3", "deepseek_v4", "bert", "zaya"]
+    "name",
+    ["gpt2", "llama", "gemma3_text", "mixtral", "deepseek_v3", "deepseek_v4", "longcat_flash", "bert", "zaya"],
 )
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16", dropout=0.1), Mode(autocast=True)], ids=str)
 def test_full_checkpointing_keeps_each_layers_input(name: str, mode: Mode) -> None:
@@ -193,7 +195,7 @@ def test_full_checkpointing_keeps_each_layers_input(name: str, mode: Mode) -> No
 
 
 @settings(max_examples=40, deadline=None)
-@given(specs() | in_blocks() | alternating() | in_bands() | merged() | streamed(), st.sampled_from(MODES))
+@given(specs() | in_blocks() | alternating() | in_bands() | merged() | late() | streamed(), st.sampled_from(MODES))
 def test_random_models(spec: ModelSpec, mode: Mode) -> None:
     spec = shallow(spec)
     assert isinstance(spec.embedding, Embedding)
@@ -259,6 +261,12 @@ def test_borrowed_keys_keys_as_values_and_a_dense_block_beside_experts(config: d
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_borrowed_latents_and_queries_that_grow_as_each_head_has_learned(config: dict[str, Any], mode: Mode) -> None:
     check(from_config({"model_type": "mistral_large4", **config}), mode)
+
+
+@pytest.mark.parametrize("config", RECENT["longcat_flash"][1:3], ids=["one in three", "one in two"])
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_experts_that_give_back_what_they_read(config: dict[str, Any], mode: Mode) -> None:
+    check(from_config({"model_type": "longcat_flash", **config}), mode)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

@@ -30,7 +30,13 @@ def _exchange(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
     """Tokens to the ranks of their experts, or what these made of them back."""
     sent = leaf.op.outputs if leaf.op.function == "dispatch" else leaf.op.inputs
     # Tensor-parallel ranks that divide the stream send a part of its tokens each.
-    size = float(sent[0].elements) / run.cp * width_sent(run) / (run.tp if run.divides_sequence else 1)
+    size = (
+        float(sent[0].elements)
+        * _computed(spec, leaf.group)
+        / run.cp
+        * width_sent(run)
+        / (run.tp if run.divides_sequence else 1)
+    )
     rows = _visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0
     calls = float(leaf.calls) * times
     kernel = after(leaf, "experts", "all_to_all", size * rows, run.ep, calls, run, links, stride=run.expert_pieces)
@@ -62,6 +68,13 @@ def _in_parts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
         yield after(leaf, "experts", name, size, run.expert_pieces, calls, run, links)
 
 
+def _computed(spec: ModelSpec, group: str | None) -> float:
+    """Of the rows that are laid out for experts, those that others than a token's own rank compute: none is sent to
+    experts that give back what they read."""
+    channel = next((each.channel for each in spec.layers if each.name == group), None)
+    return float(channel.visits) / float(channel.top_k) if isinstance(channel, Moe) else 1.0
+
+
 def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
     """Of the rows that a token's experts read, how many are sent where each of `places` (domains, or ranks) that hold
     experts of it gets one: what dispatchers send (DeepSeek-V3, arXiv:2412.19437, section 3.2.2; DeepEP and HybridEP).
@@ -71,4 +84,4 @@ def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
         return 1.0
     if channel.groups is not None:
         places = min(places, float(channel.groups.chosen) * max(places / float(channel.groups.count), 1.0))
-    return min(places * (1 - (1 - 1 / places) ** channel.top_k) / channel.top_k, 1.0)
+    return min(places * (1 - (1 - 1 / places) ** channel.visits) / channel.visits, 1.0)

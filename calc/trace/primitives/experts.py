@@ -49,9 +49,7 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
             tape.choices[chosen] = Storage(chosen.elements, INDEX, False)
             tape.keep(tape.choices[chosen], "chosen experts")
         if scores.grad:
-            tape.keep(
-                Storage(spec.n_experts + int(spec.skips), "fp32", False, "none"), "share of visits of each expert"
-            )
+            tape.keep(Storage(spec.routes, "fp32", False, "none"), "share of visits of each expert")
         if scores.grad and spec.skips:
             tape.keep(Storage(tokens, "bool", False), "tokens that skip")
         weights = Storage(tokens * spec.top_k, "fp32", scores.grad)
