@@ -18,7 +18,9 @@ from calc.serve.running import Rules, Running
 
 
 class Server:
-    """A server, its clock and its pages. time: until when it is busy."""
+    """A server, its clock and its pages. time: until when it is busy. gaps: seconds between two tokens of a sequence,
+    or the tokens of two steps where several are accepted, each with how many there were. told: when those that decode
+    got their last token, but for `fresh` ones, which got theirs when their prompt was read."""
 
     def __init__(self, clock: StepClock, rules: Rules, shared: Prefixes | None = None) -> None:
         self.clock, self.rules, self.pages = clock, rules, Pages(rules, shared)
@@ -28,6 +30,7 @@ class Server:
         self.decoding: list[tuple[int, int, Running]] = []
         self.context = 0.0
         self.gaps: list[tuple[float, int]] = []
+        self.told, self.fresh = 0.0, list[Running]()
         self.preemptions = 0
         self.gave_way = False
         self.looks, self.laid, self.newest = 0, 0, -1
@@ -41,7 +44,7 @@ class Server:
             return False
         self.newest = self.laid
         own = request.output if left is None else left
-        self._queue(Running(request, request.input, read, own, came=self.laid))
+        self._queue(Running(request, request.input, read, own, came=self.laid, told=request.first or 0.0))
         return True
 
     def _queue(self, one: Running) -> None:
@@ -125,8 +128,6 @@ class Server:
         self.time += seconds
         self.busy["reading"] += seconds
         done = self._decoded(1, seconds) if decodes else []
-        if not decodes and self.decoding:
-            self.gaps.append((seconds, 0))
         for one, piece in pieces:
             one.read += piece.tokens
             if piece.last:
@@ -139,6 +140,9 @@ class Server:
         request = one.request
         if request.first is None:
             request.first = self.time
+        else:
+            self.gaps.append((self.time - one.told, 1))
+        one.told = self.time
         one.left -= 1
         one.context = one.prompt + 1
         if one.left == 0:
@@ -149,6 +153,7 @@ class Server:
         one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
         heapq.heappush(self.decoding, (one.finish, request.number, one))
         self.context += one.context
+        self.fresh.append(one)
         self.pages.begin(one)
         return []
 
@@ -195,6 +200,10 @@ class Server:
         _, _, one = self.decoding[at]
         del self.decoding[at]
         heapq.heapify(self.decoding)
+        if one in self.fresh:
+            self.fresh.remove(one)
+        else:
+            one.told = self.told
         now = one.tokens(self.steps, self.rules.accepted)
         self._out(one, now)
         made = min(max(now - one.context, 0), one.left - 1)
@@ -209,7 +218,7 @@ class Server:
         self.pages.grow(self.decoding, self.steps, count)
         before, each = self.steps, self.rules.accepted
         self.steps += count
-        self.gaps.append((seconds / count, count * len(self.decoding)))
+        self._count_gaps(count, seconds / count)
         if each == 1.0:
             self.context += count * len(self.decoding)
         else:
@@ -222,6 +231,18 @@ class Server:
             one.request.last = self.time
             done.append(one.request)
         return done
+
+    def _count_gaps(self, count: int, each: float) -> None:
+        """So many steps of `each` seconds have passed: the first of them ends what everyone waited for its next token,
+        in steps of others' prompts too."""
+        came, old = self.time - (count - 1) * each, len(self.decoding) - len(self.fresh)
+        self.gaps += [(came - one.told, 1) for one in self.fresh]
+        if old:
+            self.gaps.append((came - self.told, old))
+        if count > 1:
+            self.gaps.append((each, (count - 1) * len(self.decoding)))
+        self.told = self.time
+        self.fresh.clear()
 
     def _out(self, one: Running, tokens: int) -> None:
         """A sequence decodes no more."""

@@ -74,6 +74,10 @@ def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, flo
         assert each.last is not None
         assert each.sent <= each.scheduled < each.first <= each.last
         assert (each.output == 1) == (each.first == each.last)
+    waited = sum((each.last or 0.0) - (each.first or 0.0) for each in done)
+    assert sum(seconds * count for seconds, count in server.gaps) == pytest.approx(waited)
+    if rules.accepted == 1:
+        assert sum(count for _, count in server.gaps) == sum(each.output - 1 for each in done)
 
 
 @settings(max_examples=200)

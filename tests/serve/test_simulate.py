@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from calc.errors import Refused
 from calc.serve.answer import answer, capacity_of, check_rate, steady_of
 from calc.serve.report import report_of
 from calc.serve.requests import Request
+from calc.serve.server import Server
 from calc.serve.service import Guessing, Service
 from calc.serve.simulate import Apart, simulate, simulate_apart
 from calc.serve.workload import Workload, closed_loop, open_loop
@@ -93,8 +96,6 @@ def test_littles_law() -> None:
 
 
 def test_replicas_share() -> None:
-    from dataclasses import replace
-
     one = llama()
     two = replace(one, layout=replace(one.layout, replicas=2))
     single, double = (answer(each, closed_loop(c, 512, 128, 20 * c)).report for each, c in ((one, 8), (two, 16)))
@@ -121,9 +122,23 @@ def test_apart_no_prompt_holds_up_an_answer() -> None:
         assert each.first < each.last
 
 
-def test_guesses_that_are_right_save_steps() -> None:
-    from dataclasses import replace
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("output", [2, 100])
+def test_of_equal_lengths_gaps_are_what_a_token_takes(engine: str, output: int) -> None:
+    """Whether prompts hold up answers, are read elsewhere, or sequences give way and are read again."""
+    service, workload = llama(engine=engine), closed_loop(32, 1000, output, 100)
+    whole, blocks = [service.server(1000 + output) for _ in range(2)], service.engine.block
+    tight = replace(whole[0].rules, blocks=-(-(1000 + output) // blocks) * 3 - 2)
+    for run in (
+        simulate(workload, lambda: service.server(1000 + output), lambda request: 0.0),
+        simulate(workload, lambda: Server(whole[0].clock, tight), lambda request: 0.0),
+        simulate_apart(workload, Apart(whole[:1], whole[1:], lambda request: 0.01), lambda request: 0.0),
+    ):
+        report = report_of([run])
+        assert report.itl.mean == pytest.approx(report.tpot.mean)
 
+
+def test_guesses_that_are_right_save_steps() -> None:
     plain = llama()
     guessing = replace(plain, guessing=Guessing(3, 0.8, 1 / 32))
     assert guessing.guessing.accepted == pytest.approx(1 + 0.8 + 0.64 + 0.512)
