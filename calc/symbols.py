@@ -38,6 +38,7 @@ SYMBOLS = (
     Symbol("n_positions", "P", "positions", "rows of the learned position embedding"),
     Symbol("d_per_layer", "d_{pl}", "elements", "width of the input that every layer has of its own"),
     Symbol("window", "W", "tokens", "length of a sliding attention window"),
+    Symbol("d_map", "d_m", "elements", "width of the maps of every stage of a picture"),
     Symbol("position_rows", "r_P", "rows", "rows of the grid that positions of patches are learned for"),
     Symbol("position_columns", "c_P", "columns", "columns of the grid that positions of patches are learned for"),
     Symbol("position_side", "s_P", "patches", "patches along a side of a window whose places are learned"),

@@ -130,6 +130,8 @@ class Model(StackOfLayers):
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
+        if self.spec.pyramid is not None:
+            heads |= self.pyramid(inner.ends)
         if self.spec.pool is not None:
             heads["pool"] = self.pool(x, inner)
         if self.whole.contrast is not None and seen is not None:

@@ -23,12 +23,12 @@ from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.page_attention import add_page_tables, page_bias
 from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
+from reference_models.blocks.pyramid import Maps
 from reference_models.blocks.relative import RelativeBias
-from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.streams import Collapse
 from reference_models.cache import Cache
-from reference_models.layer import Layer, run_layer
-from reference_models.layer_streams import add_streams, alternate
+from reference_models.layer import run_layer
+from reference_models.stack_layers import layers_of
 from reference_models.step import Step
 from reference_models.support import module_of, supported
 
@@ -37,7 +37,7 @@ STACK = (
     *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
     "patcher",
-    *("shipped", "notes"),
+    *("shipped", "notes", "pyramid"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
 asked for it: `calc` counts them apart, and released models leave them out."""
@@ -65,7 +65,7 @@ class StackOfLayers(nn.Module):
             self.distances = DistanceVectors(spec.distances[0], spec.d_model)
             if spec.distances[0].normed:
                 self.distances_norm = NormLayer(spec.distances[1], (spec.d_model,))
-        self.layers = nn.ModuleList(_layers(spec, d_source))
+        self.layers = nn.ModuleList(layers_of(spec, d_source))
         self._add_merges(spec)
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
@@ -83,6 +83,8 @@ class StackOfLayers(nn.Module):
             self.per_layer = LayerInputs(spec.per_layer, spec.layers[0].norm, spec.d_model, len(self.layers))
         if spec.final_norm is not None:
             self.final_norm = NormLayer(spec.final_norm, (spec.end_width,))
+        if spec.pyramid is not None:
+            self.pyramid = Maps(spec.pyramid, spec.stage_widths)
         if spec.pool is not None:
             self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.heads:
@@ -172,6 +174,8 @@ class StackOfLayers(nn.Module):
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
         for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
             if i in self.ahead:
+                if self.spec.pyramid is not None:
+                    step.ends.append((x, step.grid))
                 x, step = self.get_submodule(f"{self.ahead_of}.{self.ahead[i]}")(x, step)
             own = replace(step, layer=i, n_layers=len(self.layers))
             if step.own_input is not None:
@@ -181,6 +185,8 @@ class StackOfLayers(nn.Module):
                 x = x + torch.zeros_like(x).masked_scatter(step.image_at[..., None], step.deep[i].to(x.dtype))
             if step.need_hidden:
                 step.hidden.append(x)
+        if self.spec.pyramid is not None:
+            step.ends.append((x, step.grid))
         x, group = self._cut(self.end(x), step), self.spec.layers[0]
         return F.dropout(x, step.dropout) if group.residual_dropout and group.outer_dropout == "both" else x
 
@@ -222,28 +228,3 @@ def _borrows(node: Node | None) -> bool:
     one what its experts make."""
     some = getattr(node, "value_rank", None), getattr(node, "deep_router", None), getattr(node, "late", False) or None
     return getattr(node, "kv", "own") == "earlier" or any(each is not None for each in some)
-
-
-def _layers(spec: Stack, d_source: int) -> list[Layer]:
-    """The layers in the order they run; a group that shares its weights is one layer in several places."""
-    groups = {group.name: group for group in spec.layers}
-    order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
-    shared: dict[str, Layer] = {}
-    blocks: dict[str, SharedBlock] = {}
-    made: list[Layer] = []
-    widths = spec.widths
-    for name in order:
-        layer = shared.get(name) or Layer(groups[name], widths[name], d_source)
-        if groups[name].shared:
-            shared[name] = layer
-        if groups[name].shared_block is not None:
-            layer.shared_block.take(blocks.setdefault(name, layer.shared_block))
-        made.append(layer)
-    for layer in dict.fromkeys(made):
-        if spec.per_layer is not None:
-            layer.read_own(spec.per_layer, spec.d_model)
-        if spec.n_streams is not None:
-            add_streams(layer, spec.n_streams, spec.stream_mixing, spec.d_model)
-        if spec.altup is not None:
-            alternate(layer, spec.altup, spec.d_model)
-    return made

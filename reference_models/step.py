@@ -54,6 +54,7 @@ class Step:
     need_weights: whether attention maps are kept in `maps`. need_hidden: whether every layer's result is.
     maps: attention weights [batch, n_heads, seq, keys] in the order they were used. losses: what blocks add to the
     objective (load balancing). hidden: the stream before the first layer and after each.
+    ends: what each stage of a picture's patches gave, with its rows and columns.
     targets: what a contrastive loss compares with (wav2vec 2.0).
     unpatched: bytes' vectors [batch, seq, d_model] ahead of patches, and their step; patches: the vectors of these that
         bytes read [batch, n, d_model], and which of them each may [seq, n] (BLT).
@@ -96,6 +97,7 @@ class Step:
     made: dict[Any, Any] = field(default_factory=dict)
     need_weights: bool = False
     need_hidden: bool = False
+    ends: list[tuple[Tensor, Any]] = field(default_factory=list)
     maps: list[Tensor] = field(default_factory=list)
     losses: list[Tensor] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)

@@ -28,7 +28,7 @@ from tests.architectures.cases_media import MEDIA
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
 FIXED = ("mllama",)
 """Models each of whose sequences has one picture, of one size."""
-WHOLE = {"sam2_hiera_det_model": 32}
+WHOLE = {"sam2_hiera_det_model": 32, "sam2_vision_model": 32}
 """Of whole so many pixels along a side a model's pictures must be: all of its stages pool without a rest."""
 each_model = pytest.mark.parametrize("name", [*MEDIA, *PRESETS])
 sides = st.integers(64, 400)

@@ -82,6 +82,7 @@ FAMILIES: dict[str, str] = {
     "swin": "swin",
     "swinv2": "swin",
     "sam2_hiera_det_model": "sam2",
+    "sam2_vision_model": "sam2",
     "patchtst": "patchtst",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "clip": "clip",

@@ -9,7 +9,7 @@ from calc.architectures import vit
 from calc.architectures.common import activation, stack
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import LayerGroup, Mlp, ModelSpec, Patches, PooledAttention, WindowAttention, WindowedPositions
+from calc.spec import LayerGroup, Mlp, ModelSpec, Patches, PooledAttention, Pyramid, WindowAttention, WindowedPositions
 from calc.spec.fields import MAX_LAYERS
 
 
@@ -36,9 +36,45 @@ class Block(NamedTuple):
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """Defaults as in transformers' Sam2HieraDetConfig."""
-    cfg.architecture({"Sam2HieraDetModel": True}, usual="Sam2HieraDetModel")
-    return backbone(cfg)
+    """Defaults as in transformers' Sam2HieraDetConfig and Sam2VisionConfig; the latter has maps of all stages behind
+    the encoder. What reads prompts and gives masks (Sam2Model) is not described."""
+    if cfg.raw["model_type"] == "sam2_hiera_det_model":
+        cfg.architecture({"Sam2HieraDetModel": True}, usual="Sam2HieraDetModel")
+        return backbone(cfg)
+    cfg.architecture({"Sam2VisionModel": True}, usual="Sam2VisionModel")
+    inner = cfg.section("backbone_config", absent=None, null=None)
+    inner = inner or Config({}, f"{cfg.where}backbone_config.", family=f"{cfg.family}.backbone_config")
+    inner.only("model_type", "sam2_hiera_det_model", why="the encoder that is described")
+    made = backbone(inner)
+    return made.model_copy(update={"pyramid": _neck(cfg, made)})
+
+
+def _neck(cfg: Config, encoder: ModelSpec) -> Pyramid:
+    """A map of every stage, of which num_feature_levels are given, the largest ones."""
+    for key, value in (("fpn_kernel_size", 1), ("fpn_stride", 1), ("fpn_padding", 0)):
+        cfg.only(key, value, why="maps are made place by place")
+    widths = encoder.stage_widths[::-1]
+    given = cfg.numbers("backbone_channel_list", absent=(768, 384, 192, 96), null=(768, 384, 192, 96))
+    if list(given) != widths:
+        raise Refused(
+            f"{cfg.where}backbone_channel_list", f"{widths}, the widths of all stages from the last on", list(given)
+        )
+    last = len(widths) - 1
+    downwards = cfg.numbers("fpn_top_down_levels", absent=(2, 3), null=(2, 3))
+    top_down = tuple(i for i in range(last) if i in downwards)
+    halves = [getattr(group.merge, "stride", 0) == 2 for group in encoder.layers if group.merge is not None]
+    for i in top_down:
+        if not halves[i]:
+            raise Refused(
+                f"{cfg.where}fpn_top_down_levels",
+                f"none whose next stage is not half as large, as {i}",
+                list(downwards),
+            )
+    levels = cfg.size("num_feature_levels", absent=3)
+    for i in range(levels, last + 1):
+        if i - 1 not in top_down:
+            raise Refused(f"{cfg.where}num_feature_levels", f"at least {i + 1}: nothing else reads that map", levels)
+    return Pyramid(d_out=cfg.size("fpn_hidden_size", absent=256), top_down=top_down)
 
 
 def backbone(cfg: Config) -> ModelSpec:
@@ -58,9 +94,11 @@ def backbone(cfg: Config) -> ModelSpec:
         channel = Mlp(d_ff=int(own.width * ratio), bias=True, activation=act)
         return LayerGroup(count=1, mixer=mixer, channel=channel, norm=norm, merge=merge)
 
+    front = _pictures(cfg)
+    _refuse_rests(cfg, front, blocks)
     return ModelSpec(
         d_model=blocks[0].width,
-        embedding=_pictures(cfg),
+        embedding=front,
         **stack([block.name for block in blocks], layer),
         final_norm=None,
         head=None,
@@ -92,6 +130,20 @@ def _blocks(cfg: Config) -> list[Block]:
                 expected = f"windows of whole {by} x {by} patches, and wider vectors, where layer {len(blocks)} pools"
                 raise Refused(f"{cfg.where}query_stride", expected, f"windows of {side}, {before} to {widths[stage]}")
     return blocks
+
+
+def _refuse_rests(cfg: Config, front: Patches, blocks: list[Block]) -> None:
+    """A picture whose patches make no whole windows of positions, or of which a stage cannot pool all."""
+    assert front.stride_height is not None
+    assert front.windowed is not None
+    for pixels in (front.height, front.width):
+        patches = (pixels + 2 * front.padding - front.patch_height) // front.stride_height + 1
+        fits = patches % front.windowed.side == 0
+        for block in blocks:
+            fits, patches = fits and patches % block.stride == 0, patches // block.stride
+        if not fits or patches == 0:
+            expected = f"patches in whole windows of {front.windowed.side}, which every stage pools without a rest"
+            raise Refused(f"{cfg.where}image_size", expected, f"{pixels} pixels")
 
 
 def _list(cfg: Config, name: str, usual: tuple[int, ...], stages: int = 0) -> tuple[int, ...]:

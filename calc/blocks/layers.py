@@ -53,6 +53,7 @@ def layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -
     else:
         x, load = _unrolled(t, spec, x, load, around)
     t.adapter, t.clamps = before, False
+    around.ends.append((x, around.grid))
     return x, load
 
 
@@ -61,6 +62,7 @@ def _ahead(
 ) -> tuple[Tensor, Load]:
     """x as that group of layers reads it, which may be a second stage or read fewer vectors, and the load of it."""
     if group.merge is not None:
+        around.ends.append((x, around.grid))
         return merged(t, group.name, group.merge, x, load, around)
     if group.patched is not None:
         return patched(t, group.name, group.patched, x, load, around)

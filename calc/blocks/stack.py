@@ -16,6 +16,7 @@ from calc.blocks.layers import layers, unread
 from calc.blocks.page_attention import page_bias
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
+from calc.blocks.pyramid import pyramid
 from calc.blocks.registry import front_of
 from calc.blocks.streams import collapse, spread
 from calc.blocks.surroundings import Surroundings
@@ -80,6 +81,8 @@ def stack(
     x = _into_streams(t, spec, x, around)
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
+    if spec.pyramid is not None:
+        pyramid(t, spec.pyramid, around.ends, load.batch)
     if spec.denoised is not None:
         x, load = denoised(t, spec, spec.denoised, x, load, around)
     if around.streams is not None:

@@ -26,8 +26,9 @@ class Surroundings:
     far, by window, or latents and shared keys, by position. values: those that RWKV-7's first layer lends all others.
     sequences: how many the layers read. router: what the router of the layer before had ahead of its norm, where those
     carry it on. late: what experts of the layer before give, to be added behind this one.
-    grid: rows and columns of a picture's patches, as the layers at hand read them. conditioning: what modulates all
-    layers of a denoiser; n_text: vectors of text that stand ahead of its patches.
+    grid: rows and columns of a picture's patches, as the layers at hand read them; ends: what each stage of them so far
+    has given, with its own. conditioning: what modulates all layers of a denoiser; n_text: vectors of text that stand
+    ahead of its patches.
     unpatched: the vectors of bytes ahead of patches, and their load; patches: the vectors of these that bytes read, and
     how many of each sequence."""
 
@@ -49,6 +50,7 @@ class Surroundings:
     embedded: Tensor | None = None
     altup: AltUp | None = None
     grid: tuple[Size, Size] = (0, 0)
+    ends: list[tuple[Tensor, tuple[Size, Size]]] = field(default_factory=list)
     conditioning: Tensor | None = None
     late: Tensor | None = None
     n_text: Size = 0

@@ -37,6 +37,7 @@ from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.projector import Dense, Projector
+from calc.spec.pyramid import Pyramid
 from calc.spec.residual import Residual
 from calc.spec.restored import Restored
 from calc.spec.rg_lru import RgLru
@@ -123,6 +124,7 @@ __all__ = [
     "Projection",
     "Projector",
     "Prompt",
+    "Pyramid",
     "QkNorm",
     "Quantizer",
     "Queries",

@@ -23,6 +23,7 @@ from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled
+from calc.spec.pyramid import Pyramid
 from calc.spec.restored import Restored
 from calc.spec.series import Series
 from calc.spec.streams import StreamMixing
@@ -53,7 +54,7 @@ class StackFields(Node):
     per_layer: a small input of its own for every layer. n_streams: residual streams that hyper-connections mix around
     every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. altup: streams of another
     kind. heads: dense layers behind the final norm. pool: what makes one vector of a picture's (SigLIP).
-    denoised: what stands behind the layers of a denoiser.
+    denoised: what stands behind the layers of a denoiser. pyramid: maps of what each stage of patches gives (SAM 2).
     """
 
     d_model: Dim
@@ -68,6 +69,7 @@ class StackFields(Node):
     heads: tuple[Projection, ...] = ()
     pool: AttentionPool | None = None
     denoised: Denoised | None = None
+    pyramid: Pyramid | None = None
 
     @property
     def stages_of_groups(self) -> dict[str, int]:
@@ -96,6 +98,11 @@ class StackFields(Node):
         for group in self.layers:
             found.append(group.patched.length if group.patched is not None else found[-1] if found else None)
         return found
+
+    @property
+    def stage_widths(self) -> list[int]:
+        """Width of the vectors behind each stage."""
+        return [self.widths[name] for name in {stage: name for name, stage in self.stages_of_groups.items()}.values()]
 
     @property
     def end_width(self) -> int:

@@ -14,8 +14,8 @@ from calc.spec.gated_bias import GatedBias
 from calc.spec.lending_rules import carries_on, late, lent
 from calc.spec.patches import Patches
 from calc.spec.stack_fields import StackFields
+from calc.spec.stage_rules import in_stages, mapped
 from calc.spec.trajectory import Trajectory
-from calc.spec.windows import WindowAttention
 
 
 def _pools_alone(stack: StackFields) -> None:
@@ -69,28 +69,6 @@ def _in_squares(stack: StackFields) -> None:
     front = stack.embedding
     if any(m.squares for m in stack.attentions) and (not isinstance(front, Patches) or front.n_special):
         raise Refused("squares", "null, unless the stack reads pictures in patches and nothing else", front.kind)
-
-
-def _in_stages(stack: StackFields) -> None:
-    merges = any(group.merge is not None for group in stack.layers)
-    windows = any(isinstance(mixer, WindowAttention) for group in stack.layers for mixer in group.mixers)
-    if not merges and not windows:
-        return
-    front = stack.embedding
-    if not isinstance(front, Patches) or front.n_special or front.n_registers or front.masked is not None:
-        raise Refused("mixer", "windows of patches, or merged ones, where patches alone are read", front.kind)
-    if stack.pool is not None or stack.per_layer is not None or stack.n_streams or stack.altup or stack.layers[0].merge:
-        raise Refused("layers", "one stream, merged ahead of later groups alone, and no pool", "others")
-    stages = list(stack.stages_of_groups.values())
-    first = {stage: list(stack.stages_of_groups)[stages.index(stage)] for stage in stages}
-    names = stack.schedule or ()
-    order = [stack.stages_of_groups[name] for name in names]
-    if order != sorted(order) or any(names[order.index(stage)] != first[stage] for stage in set(order)):
-        raise Refused("schedule", "one stage behind another, each begun by the group that merges", "another order")
-    for name, width in stack.widths.items():
-        mixer = next(group.mixer for group in stack.layers if group.name == name)
-        if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
-            raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
 
 
 def _in_patches(stack: StackFields) -> None:
@@ -213,7 +191,8 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     _scheduled,
     _heads_divide,
     _in_squares,
-    _in_stages,
+    in_stages,
+    mapped,
     _in_patches,
     _denoises,
     _one_relative_table,

@@ -34,6 +34,7 @@ HIERA = {
     "global_attention_blocks": [4],
     "window_positional_embedding_background_size": [3, 3],
 }
+NESTED = HIERA | {"model_type": "sam2_hiera_det_model"}
 SPEECH = {
     "vocab_size": 17,
     "hidden_size": 32,
@@ -208,6 +209,14 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             | {"global_attention_blocks": [2, 6], "window_positional_embedding_background_size": [2, 5]},
             {"embed_dim_per_stage": [12, 24, 36, 36], "num_query_pool_stages": 2, "mlp_ratio": 2.5, "num_channels": 1}
             | {"num_attention_heads_per_stage": [1, 2, 3, 2], "hidden_act": "relu", "layer_norm_eps": 0.03},
+        ),
+    ),
+    "sam2_vision_model": (
+        {"backbone_config": NESTED, "backbone_channel_list": [48, 36, 24, 12], "fpn_hidden_size": 16},
+        ("Sam2VisionModel",),
+        (
+            {"fpn_top_down_levels": [0, 1, 2, 3], "num_feature_levels": 1},
+            {"fpn_top_down_levels": [], "num_feature_levels": 4, "backbone_config": NESTED | {"image_size": [128, 64]}},
         ),
     ),
     "hubert": (

@@ -13,10 +13,11 @@ from tests.architectures.renaming_text import Rules
 FOLDS = (
     (r"(.*embedding\.)backbone\..*", r"\1backbone.*"),
     (r"(embedding|encoder\.embedding)\.conv\d+\.(.*)", r"\1.conv*.\2"),
+    (r"pyramid\.lateral\d+\.(\w+)", r"pyramid.lateral*.\1"),
     (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
 )
 STAGED = dict.fromkeys(
-    ("swin", "swinv2", "sam2_hiera_det_model"),
+    ("swin", "swinv2", "sam2_hiera_det_model", "sam2_vision_model"),
     ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1")),
 )
 """Families whose layers have two numbers, that of their stage and that within it: one bundle for all stages."""
@@ -367,16 +368,20 @@ SWIN = _one(
 
 HIERA = (
     *_one(
-        (r"patch_embed\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
-        (r"pos_embed", "embedding.position.weight"),
-        (r"pos_embed_window", "embedding.window.weight"),
-        (r"blocks\.\d+\.layer_norm2\.(?P<w>\w+)", r"layers.*.channel_norm.\g<w>"),
-        (r"blocks\.\d+\.mlp\.proj_in\.(?P<w>\w+)", r"layers.*.mlp.up_proj.\g<w>"),
-        (r"blocks\.\d+\.mlp\.proj_out\.(?P<w>\w+)", r"layers.*.mlp.down_proj.\g<w>"),
-        (r"blocks\.\d+\.proj\.(?P<w>\w+)", r"merges.*.proj.\g<w>"),
+        (r"(?:backbone\.)?patch_embed\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+        (r"neck\.convs\.\d+\.(?P<w>\w+)", r"pyramid.lateral*.\g<w>"),
+        (r"(?:backbone\.)?pos_embed", "embedding.position.weight"),
+        (r"(?:backbone\.)?pos_embed_window", "embedding.window.weight"),
+        (r"(?:backbone\.)?blocks\.\d+\.layer_norm2\.(?P<w>\w+)", r"layers.*.channel_norm.\g<w>"),
+        (r"(?:backbone\.)?blocks\.\d+\.mlp\.proj_in\.(?P<w>\w+)", r"layers.*.mlp.up_proj.\g<w>"),
+        (r"(?:backbone\.)?blocks\.\d+\.mlp\.proj_out\.(?P<w>\w+)", r"layers.*.mlp.down_proj.\g<w>"),
+        (r"(?:backbone\.)?blocks\.\d+\.proj\.(?P<w>\w+)", r"merges.*.proj.\g<w>"),
     ),
     *(
-        (rf"blocks\.\d+\.{theirs}\.(?P<w>\w+)", (rf"layers.*.{ours}.\g<w>", rf"merges.*.{between}.\g<w>"))
+        (
+            rf"(?:backbone\.)?blocks\.\d+\.{theirs}\.(?P<w>\w+)",
+            (rf"layers.*.{ours}.\g<w>", rf"merges.*.{between}.\g<w>"),
+        )
         for theirs, ours, between in (
             ("layer_norm1", "attention_norm", "norm"),
             (r"attn\.qkv", "attention.qkv_proj", "qkv_proj"),
@@ -421,7 +426,7 @@ PATCHTST = _layers(r"(?:model\.)?encoder\.", "", _SERIES_LAYER) + _one(
 RULES: dict[str, Rules] = {
     "swin": SWIN + VIT,
     "swinv2": SWINV2 + SWIN + VIT,
-    "sam2_hiera_det_model": HIERA,
+    **dict.fromkeys(("sam2_hiera_det_model", "sam2_vision_model"), HIERA),
     "vit": VIT,
     "deit": VIT,
     "vit_msn": VIT,

@@ -25,7 +25,7 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from tests.architectures.cases_media import CROSSED, MEDIA, MLLAMA, PARAKEET, TILED, TROCR, media_cases  # noqa: E402
+from tests.architectures.cases_media import CROSSED, MEDIA, MLLAMA, NESTED, PARAKEET, TILED, TROCR, media_cases  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 from tests.architectures.their_models import tiles  # noqa: E402
@@ -99,6 +99,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
         return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
     if model_type == "detr":
         return {"pixel_values": torch.rand(BATCH, 3, *PIXELS)}, Load(batch=BATCH, image=PIXELS)
+    config = getattr(config, "backbone_config", config)
     sides = config.image_size
     sides = (sides, sides) if isinstance(sides, int) else sides
     return {"pixel_values": torch.rand(BATCH, config.num_channels, *sides)}, Load(batch=BATCH)
@@ -158,6 +159,7 @@ BACKWARD = [
     if case[1].endswith(
         (
             "HieraDetModel",
+            "Sam2VisionModel",
             "Classification",
             "WithTeacher",
             "Generation",
@@ -184,6 +186,8 @@ def test_backward(model_type: str, name: str, config: dict[str, Any]) -> None:
 
 def _everything(out: Any) -> Any:
     """The sum of all that a head says."""
+    if "fpn_hidden_states" in out:
+        return out.last_hidden_state.sum() + sum(each.sum() for each in out.fpn_hidden_states)
     if "intermediate_hidden_states" in out:
         return out.last_hidden_state.sum()
     heads = ("logits", "pred_boxes", "prediction_outputs")
@@ -379,6 +383,13 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("swinv2", {"use_absolute_embeddings": True}, "use_absolute_embeddings"),
         ("sam2_hiera_det_model", {"architectures": ["Sam2Model"]}, "architectures"),
         ("sam2_hiera_det_model", {"hidden_size": 24}, "hidden_size"),
+        ("sam2_vision_model", {"architectures": ["Sam2Model"]}, "architectures"),
+        ("sam2_vision_model", {"backbone_channel_list": [48, 36, 24]}, "backbone_channel_list"),
+        ("sam2_vision_model", {"fpn_kernel_size": 3}, "fpn_kernel_size"),
+        ("sam2_vision_model", {"num_feature_levels": 2}, "num_feature_levels"),
+        ("sam2_vision_model", {"backbone_config": NESTED | {"query_stride": 1}}, "fpn_top_down_levels"),
+        ("sam2_vision_model", {"backbone_config": NESTED | {"hidden_size": 8}}, "backbone_config.hidden_size"),
+        ("sam2_vision_model", {"backbone_config": {"model_type": "hiera"}}, "backbone_config.model_type"),
         ("sam2_hiera_det_model", {"global_attention_blocks": [3]}, "query_stride"),
         ("sam2_hiera_det_model", {"window_size_per_stage": [3, 2, 6, 3]}, "query_stride"),
         ("sam2_hiera_det_model", {"embed_dim_per_stage": [12, 12, 36, 48]}, "query_stride"),

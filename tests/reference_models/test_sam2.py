@@ -21,6 +21,9 @@ BASE, _, VARIANTS = MEDIA["sam2_hiera_det_model"]
 CONFIGS = [BASE, *(BASE | variant for variant in VARIANTS)]
 
 
+SEEING, _, OTHERS = MEDIA["sam2_vision_model"]
+
+
 def pair(config: dict[str, Any]) -> tuple[Any, Model]:
     """Both in float64."""
     theirs = transformers_model("sam2_hiera_det_model", "Sam2HieraDetModel", config).double()
@@ -28,12 +31,12 @@ def pair(config: dict[str, Any]) -> tuple[Any, Model]:
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.normal_(std=0.3)
-        copy(theirs, ours)
+        assert copy(theirs, ours) == set(ours.parameters())
     return theirs, ours
 
 
-def copy(theirs: Any, ours: Model) -> None:
-    """Their blocks, the first half of some of which stands between two stages of ours."""
+def copy(theirs: Any, ours: Model) -> set[Any]:
+    """Their blocks, the first half of some of which stands between two stages of ours; what was given."""
     met: set[Any] = set()
 
     def give(module: Any, tensor: Any, name: str = "weight") -> None:
@@ -53,7 +56,7 @@ def copy(theirs: Any, ours: Model) -> None:
             give(mine, other.bias, "bias")
     for mine, other in ((ours.embedding.position, theirs.pos_embed), (ours.embedding.window, theirs.pos_embed_window)):
         give(mine, other[0].flatten(1).T)
-    assert met == set(ours.parameters())
+    return met
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -66,6 +69,31 @@ def test_same_as_transformers(config: dict[str, Any]) -> None:
         found = ours(pictures, kernel=kernel).last
         assert found.std() > 1e-3
         torch.testing.assert_close(found, expected.flatten(1, 2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [SEEING, *(SEEING | other for other in OTHERS)])
+@torch.no_grad()
+def test_same_maps_as_transformers(config: dict[str, Any]) -> None:
+    theirs = transformers_model("sam2_vision_model", "Sam2VisionModel", config).double()
+    ours = build(from_config({"model_type": "sam2_vision_model", **config})).double().eval()
+    for parameter in theirs.parameters():
+        parameter.normal_(std=0.3)
+    met = copy(theirs.backbone, ours)
+    stages = len(theirs.neck.convs)
+    for i in range(stages):
+        for mine, other in zip(
+            ours.pyramid.get_submodule(f"lateral{i}").parameters(),
+            theirs.neck.convs[stages - 1 - i].parameters(),
+            strict=True,
+        ):
+            mine.copy_(other)
+            met.add(mine)
+    assert met == set(ours.parameters())
+    pictures = torch.rand(2, 3, *config["backbone_config"]["image_size"], dtype=torch.float64)
+    expected, found = theirs(pictures), ours(pictures)
+    torch.testing.assert_close(found.last, expected.last_hidden_state.flatten(1, 2), rtol=1e-5, atol=1e-5)
+    for i, each in enumerate(expected.fpn_hidden_states):
+        torch.testing.assert_close(found.heads[f"map{i}"], each.flatten(2).mT, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()

@@ -1,0 +1,24 @@
+"""Maps of one width of what every stage of a picture's patches gives (SAM 2's neck)."""
+
+from __future__ import annotations
+
+from calc.sizes import Size
+from calc.spec import Pyramid
+from calc.trace.tensor import Tensor
+from calc.trace.trace import Trace
+
+
+def pyramid(t: Trace, spec: Pyramid, ends: list[tuple[Tensor, tuple[Size, Size]]], batch: Size) -> None:
+    """ends: vectors [batch * rows * columns, width] behind each stage, with rows and columns of their plane.
+
+    FLOPs 2 * vectors * width * d_out of each stage; what is added takes none.
+    """
+    with t.part("pyramid", *(x for x, _ in ends), of="other") as out:
+        above: Tensor | None = None
+        for i, (x, (rows, columns)) in reversed(list(enumerate(ends))):
+            places = batch * rows * columns
+            made = t.convolution(f"lateral{i}", x, spec.d_out, (1, 1), places)
+            if above is not None and i in spec.top_down:
+                made = t.add(f"add{i}", made, t.joined(above, rows=places, width=spec.d_out))
+            above = made
+            out.append(made)

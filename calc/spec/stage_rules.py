@@ -1,0 +1,42 @@
+"""What a stack in stages, of ever fewer and wider vectors of a picture's patches, must be like."""
+
+from __future__ import annotations
+
+from calc.errors import Refused
+from calc.spec.patches import Patches
+from calc.spec.stack_fields import StackFields
+from calc.spec.windows import WindowAttention
+
+
+def in_stages(stack: StackFields) -> None:
+    merges = any(group.merge is not None for group in stack.layers)
+    windows = any(isinstance(mixer, WindowAttention) for group in stack.layers for mixer in group.mixers)
+    if not merges and not windows:
+        return
+    front = stack.embedding
+    if not isinstance(front, Patches) or front.n_special or front.n_registers or front.masked is not None:
+        raise Refused("mixer", "windows of patches, or merged ones, where patches alone are read", front.kind)
+    if stack.pool is not None or stack.per_layer is not None or stack.n_streams or stack.altup or stack.layers[0].merge:
+        raise Refused("layers", "one stream, merged ahead of later groups alone, and no pool", "others")
+    stages = list(stack.stages_of_groups.values())
+    first = {stage: list(stack.stages_of_groups)[stages.index(stage)] for stage in stages}
+    names = stack.schedule or ()
+    order = [stack.stages_of_groups[name] for name in names]
+    if order != sorted(order) or any(names[order.index(stage)] != first[stage] for stage in set(order)):
+        raise Refused("schedule", "one stage behind another, each begun by the group that merges", "another order")
+    for name, width in stack.widths.items():
+        mixer = next(group.mixer for group in stack.layers if group.name == name)
+        if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
+            raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
+
+
+def mapped(stack: StackFields) -> None:
+    if stack.pyramid is None:
+        return
+    stages = len(stack.stage_widths)
+    if stages < 2 or stack.heads or stack.final_norm is not None:
+        raise Refused("pyramid", "null, but behind several stages without a norm or heads", f"{stages} stages")
+    wholly = [getattr(group.merge, "stride", 0) == 2 for group in stack.layers if group.merge is not None]
+    for each in stack.pyramid.top_down:
+        if not 0 <= each < stages - 1 or not wholly[each]:
+            raise Refused("pyramid.top_down", "numbers of stages with one half as large behind them", each)
