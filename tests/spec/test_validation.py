@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from calc.spec import Attention, BlockIndexer, Embedding, LayerGroup, Mlp, ModelSpec, Moe, NGrams, Norm, Shorthand
+from calc.spec import Attention, BlockIndexer, Embedding, LayerGroup, Mla, Mlp, ModelSpec, Moe, NGrams, Norm, Shorthand
 from calc.spec.fields import MAX_SIZE, refuse
 
 SIZES: dict[str, Any] = {"d_model": 12, "n_layers": 2, "n_heads": 3, "vocab_size": 50, "max_seq_len": 16}
+LATENT: dict[str, Any] = {"n_heads": 3, "kv_rank": 4, "d_nope": 4, "d_rope": 2, "d_value": 4}
 INDEXER = BlockIndexer(n_heads=2, d_head=4, rate=2, budget=4)
 HASHED: dict[str, Any] = {"rows": 9, "d_ngram": 4, "n": 2, "heads": (5, 3), "multipliers": (1, 3), "end": 0}
 
@@ -76,11 +77,42 @@ def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
         (Mlp, {"fused": True}, "fused: expected false without a gate"),
         (Moe, {"n_experts": 2, "top_k": 3, "d_expert": 4}, "top_k: expected at most n_experts = 2, found 3"),
         (Moe, {"n_experts": 2, "top_k": 1, "d_expert": 4, "shared_gate": True}, "shared_gate: expected false"),
+        (
+            Moe,
+            {"n_experts": 2, "n_zero": 1, "top_k": 4, "d_expert": 4},
+            "top_k: expected at most n_experts = 3, found 4",
+        ),
+        (Moe, {"n_experts": 2, "n_zero": 1, "top_k": 1, "d_expert": 4}, "n_zero: expected so many that of 1 visits"),
+        (
+            Moe,
+            {"n_experts": 2, "n_zero": 2, "top_k": 2, "d_expert": 4, "sum_bias": True},
+            "n_zero: expected null beside",
+        ),
+        (Moe, {"n_experts": 2, "top_k": 1, "d_expert": 4, "late": True}, "late: expected false, but beside an ungated"),
+        (Mla, LATENT | {"d_rope": None}, "d_rope: expected an even width"),
+        (
+            Mla,
+            LATENT | {"top_k": 2, "indexer": {"n_heads": 2, "d_head": 4}},
+            "q_rank: expected a size beside an indexer",
+        ),
         (LayerGroup, {"count": 1, "macaron": True}, "macaron: expected false without a channel mixer"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(kind: Any, fields: dict[str, Any], said: str) -> None:
     assert refused(kind, **fields).startswith(said)
+
+
+def alone(name: str) -> LayerGroup:
+    return LayerGroup(name=name, count=1, mixer=Attention(n_heads=3), channel=Mlp())
+
+
+def latents(name: str, **more: Any) -> LayerGroup:
+    return LayerGroup(name=name, count=1, mixer=Mla(**LATENT | more), channel=Mlp())
+
+
+def experts(name: str, count: int = 1, **more: Any) -> LayerGroup:
+    channel = Moe(n_experts=4, top_k=1, d_expert=8, d_shared=8, late=True)
+    return LayerGroup(name=name, count=count, mixer=Attention(n_heads=3), channel=channel, **more)
 
 
 def layer(name: str, **more: Any) -> LayerGroup:
@@ -96,6 +128,16 @@ def layer(name: str, **more: Any) -> LayerGroup:
         ({"layers": (layer("a"),), "d_model": 13}, "n_heads: expected "),
         ({"layers": (layer("a", d_head=5),)}, "d_head: expected an even width, since rotary positions turn pairs"),
         ({"layers": ()}, "here: layers: expected "),
+        ({"layers": (latents("a", kv="earlier"),)}, "kv: expected a layer before it with latents of its own"),
+        (
+            {"layers": (latents("a"), latents("b", kv="earlier", position="none", d_rope=None))},
+            "kv: expected a layer before it with latents of its own, of the same position",
+        ),
+        ({"layers": (experts("a"),)}, "late: expected false in the last layer"),
+        ({"layers": (experts("a", count=2), layer("b"))}, "late: expected false in the last layer, and in the next"),
+        ({"layers": (experts("a"), layer("b"))}, "layers: expected a kind of their own for those behind experts"),
+        ({"layers": (experts("a", placement="post"), alone("b"))}, "late: expected false, unless norms stand before"),
+        ({"layers": (experts("a"), alone("b")), "n_streams": 2}, "late: expected false beside n_streams"),
     ],
 )
 def test_layers_that_no_model_can_have_are_refused(fields: dict[str, Any], said: str) -> None:
