@@ -10,7 +10,6 @@ from calc.errors import Refused
 from calc.plan.serving_plan import Found, ServingPlan, Wish
 from calc.serve.answer import answer, steady_of
 from calc.serve.layout import Layout, layout_of
-from calc.serve.rank import at
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec, Moe
@@ -169,13 +168,12 @@ def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[Ser
     reading, making = reader.services[0], maker.services[0]
     if readers * reading.layout.gpus + makers * making.layout.gpus > wish.gpus[1]:
         return
-    cached = float(at(reading.rank.cached_bytes, wish.input))
     services = tuple(
         replace(service, layout=replace(service.layout, replicas=count))
         for service, count in ((reading, readers), (making, makers))
     )
     requests = min(readers * reader.requests, makers * maker.requests)
-    ttft = reader.ttft + cached / reading.handover
+    ttft = reader.ttft + services[0].handover(services[1], wish.input)
     yield ServingPlan(services, maker.concurrency, ttft, maker.tpot, requests, wish.output, maker.price)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from calc.errors import Refused
 from calc.serve.machine import Machine
 from calc.serve.parts import Replicas, job_of, outcome
-from calc.serve.rank import at
 from calc.serve.rates import interval_of
 from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
@@ -121,7 +120,7 @@ def _apart(service: Service, decode: Service, workload: Workload) -> list[Simula
     tokens = workload.mean_input + workload.mean_output
 
     def transfer(request: Request) -> float:
-        return float(at(service.rank.cached_bytes, request.input)) / service.handover
+        return service.handover(decode, request.input)
 
     apart = Apart(
         [service.server(tokens) for _ in range(service.layout.replicas)],

@@ -63,6 +63,17 @@ def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linke
     return Way(hops / seconds, sum(count * way.begins for count, way in ways) / hops)
 
 
+def between_servers(device: Device, gpus: int, fitted: Fitted) -> float:
+    """Bytes a second, one way, of a GPU of one server to one of another: over fast links where one domain holds all
+    the GPUs of both, else by its adapter.
+
+    Errors: Refused for several of a device whose links are not known.
+    """
+    if gpus > domain_of(device):
+        return _beyond(device, fitted, 0.0).bandwidth
+    return _within(device, fitted, 0.0, "--gpus", gpus).bandwidth
+
+
 def _within(device: Device, fitted: Fitted, linked: float, option: str, found: int) -> Way:
     """Over the device's own links, or through its host where it has none."""
     if device.link_one_way is not None:

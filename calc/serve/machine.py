@@ -18,11 +18,10 @@ PASSED = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a server needs to know of a device. usable: bytes for weights and cache. link_one_way: None: it is alone."""
+    """What a server needs to know of a device, which is alone. usable: bytes for weights and cache."""
 
     name: str
     usable: int
-    link_one_way: float | None = None
 
 
 def machine_rates(profile: Profile, dtype: str, engine: str) -> Rates:

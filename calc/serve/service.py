@@ -11,10 +11,11 @@ from calc.serve.capacity import cache_room, cached_bytes
 from calc.serve.clock import StepClock
 from calc.serve.formats import Format, cache_bits, served_format
 from calc.serve.layout import Layout
+from calc.serve.links import between_servers
 from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
-from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import LLAMA_CPP, Constants, rates_of, request_seconds
+from calc.serve.rank import Rank, at, rank_of
+from calc.serve.rates import LLAMA_CPP, Constants, Fitted, constants_of, rates_of, request_seconds
 from calc.serve.running import Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
@@ -23,7 +24,6 @@ from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
 from calc.spec.run.engines import Engine, engine_named
-from calc.time.cluster.links import adapter
 from calc.time.step.network import table_elements
 
 
@@ -90,10 +90,14 @@ class Service:
         layout, latent = self.layout, self.work.latent
         return rates_of(self.device, self.form, self.engine.name, layout.wide, latent, self.given, layout.pp)
 
-    @property
-    def handover(self) -> float:
-        """Bytes a second at which one GPU hands what it cached of a prompt to a server of answers."""
-        return self.rates.link if self.layout.wide > 1 else float(self.device.link_one_way or adapter(self.device.name))
+    def handover(self, to: Service, tokens: float) -> float:
+        """Seconds in which what these GPUs cached of a prompt reaches a server of answers: of the two, the GPU that
+        holds more of it waits for its own link. Errors: Refused for a device whose links are not known."""
+        if isinstance(self.device, Machine):
+            raise Refused("device", "one of the catalogue where servers are several", self.device.name)
+        fitted = Fitted(self.given or constants_of(self.engine.name))
+        link = between_servers(self.device, self.layout.gpus + to.layout.gpus, fitted)
+        return max(float(at(each.rank.cached_bytes, tokens)) for each in (self, to)) / link
 
     @property
     def room(self) -> float:

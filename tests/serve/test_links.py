@@ -95,3 +95,22 @@ def test_stages_whose_links_are_not_known_are_refused() -> None:
     assert _stages("m2-ultra", 1, 1, "llama.cpp").stage_latency == 0
     with pytest.raises(Refused, match="--pp: expected 1 on m2-ultra, whose links are not known, found 2"):
         _stages("m2-ultra", 1, 2, "llama.cpp")
+
+
+@pytest.mark.parametrize(("gpus", "wide", "near"), [(4, 4, True), (8, 8, False), (4, 1, True), (8, 1, False)])
+def test_a_cache_goes_to_other_servers_by_what_lies_between(gpus: int, wide: int, near: bool) -> None:
+    """DeepSeek-V3's latents, which each rank of tp holds whole: 61 layers of 576 numbers a token in 16 bits, over links
+    in a node, over an adapter of 50 GB/s from node to node, at the share that either reaches."""
+    spec, known, own = load_model("deepseek-v3"), constants(), load_device("h200").link_one_way
+    assert own is not None
+    one = service_of(spec, "h200", layout_of(spec, gpus=gpus, tp=wide))
+    sent = 7000 * 61 * 576 * 2
+    link = own * known["link"] if near else adapter("h200") * known["network"]
+    assert one.handover(one, 7000) == pytest.approx(sent / link)
+    assert link == pytest.approx(450e9 * known["link"] if near else 50e9 * known["network"])
+
+
+def test_a_cache_waits_for_the_gpu_that_holds_more_of_it() -> None:
+    spec = load_model("llama-3.1-8b")
+    narrow, wide = (service_of(spec, "h100-sxm", layout_of(spec, tp=tp)) for tp in (1, 4))
+    assert narrow.handover(wide, 1000) == wide.handover(narrow, 1000) == pytest.approx(4 * wide.handover(wide, 1000))
