@@ -57,7 +57,7 @@ class Step:
     ends: what each stage of a picture's patches gave, with its rows and columns.
     targets: what a contrastive loss compares with (wav2vec 2.0).
     unpatched: bytes' vectors [batch, seq, d_model] ahead of patches, and their step; patches: the vectors of these that
-        bytes read [batch, n, d_model], and which of them each may [seq, n] (BLT).
+        bytes read [batch, n, d_model], and what is added to their scores [batch, 1, seq, n] (BLT).
     """
 
     positions: Tensor

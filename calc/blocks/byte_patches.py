@@ -59,15 +59,17 @@ def _shared(t: Trace, x: Tensor) -> Tensor:
 
 
 def patch_attention(
-    t: Trace, spec: PatchAttention, x: Tensor, source: Tensor, sizes: tuple[Size, Size, Size], name: str = "attention"
+    t: Trace, spec: PatchAttention, x: Tensor, source: Tensor, sizes: tuple[Size, Size, Size], *, layers: bool = False
 ) -> Tensor:
-    """x [batch * queries, d] with what it reads of source [batch * keys, d]; sizes: (batch, queries, keys).
+    """x [batch * queries, d] with what it reads of source [batch * keys, d]; sizes: (batch, queries, keys). layers:
+    whether it stands in layers, all of which are given one mask.
 
     All pairs are multiplied, and those hidden of which neither belongs to the other: FLOPs 4 * batch * heads * d_head *
     queries * keys beside the projections'.
     """
     batch, queries, keys = sizes
     heads, kv_heads, d_head = spec.n_heads, spec.kv_heads, spec.d_head
+    name = "patch_attention" if layers else "attention"
     with t.part(name, x, source, of="attention", region="cross") as out:
         read, known = t.norm("q_norm", spec.norm, x), t.norm("k_norm", spec.norm, source)
         q = t.linear("q_proj", read, heads * d_head)
@@ -81,7 +83,7 @@ def patch_attention(
             Attend(batch * kv_heads, quotient(heads, kv_heads), queries, keys, d_head, d_head, causal=False),
             Square(batch, heads, rows, kv_rows, queries, keys, d_head, d_head),
             2 * batch * queries * keys * heads,
-            Scoring(masked=True),
+            Scoring(mask=batch * queries * keys, masked=True, wide_mask=True, common_mask=layers),
         )
         y = t.add("inner_add", t.linear("o_proj", y, x.width), x)
         out.append(t.add("add", x, y))

@@ -46,7 +46,7 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
         return denoising(t, group.denoising, x, load, around)
     if group.of_patches is not None and around.patches is not None:
         source, keys = around.patches
-        x = patch_attention(t, group.of_patches, x, source, (load.batch, load.seq, keys), "patch_attention")
+        x = patch_attention(t, group.of_patches, x, source, (load.batch, load.seq, keys), layers=True)
     blocks, late = list(_blocks(t, group, load, around)), around.late
     around.late = None
     if around.streams is not None:

@@ -64,11 +64,11 @@ class AttentionOfPatches(nn.Module):
         self.o_proj = nn.Linear(spec.n_heads * spec.d_head, d_model, bias=False)
 
     def forward(self, x: Tensor, source: Tensor, mask: Tensor, step: Step) -> Tensor:
-        """x [batch, queries, d], source [batch, keys, d], mask [queries, keys], True where both belong together."""
+        """x [batch, queries, d], source [batch, keys, d], mask [batch, 1, queries, keys], added to the scores."""
         known = self.k_norm(source)
         q = split(self.q_proj(self.q_norm(x)), self.spec.n_heads)
         k, v = (split(each(known), self.spec.kv_heads) for each in (self.k_proj, self.v_proj))
-        read = attend(self.core, q, k, v, step, mask=mask[None, None])
+        read = attend(self.core, q, k, v, step, bias=mask)
         return x + (self.o_proj(read.transpose(1, 2).flatten(2)) + x)
 
 
@@ -98,7 +98,7 @@ class IntoPatches(nn.Module):
         owners = torch.arange(n, device=x.device).repeat_interleave(self.spec.vectors)
         # What is computed again stands within layers.
         once = replace(step, checkpointing="none")
-        y = self.attention(y, x, owners[:, None] == patches, once).view(batch, n, -1)
+        y = self.attention(y, x, apart(owners[:, None] != patches, x), once).view(batch, n, -1)
         y = y if self.spec.d_patch is None else self.widen(y)
         return y, replace(step, positions=torch.arange(n, device=x.device)[None], unpatched=(x, step))
 
@@ -119,4 +119,11 @@ class OutOfPatches(nn.Module):
         source = self.project(x).view(batch, n * self.vectors, own.shape[-1])
         read = (torch.arange(own.shape[1], device=x.device) // self.length).clamp(max=max(n - 2, 0))
         owners = torch.arange(n, device=x.device).repeat_interleave(self.vectors)
-        return own, replace(before, patches=(source, read[:, None] == owners))
+        return own, replace(before, patches=(source, apart(read[:, None] != owners, own)))
+
+
+def apart(hidden: Tensor, x: Tensor) -> Tensor:
+    """hidden [queries, keys] -> [batch, 1, queries, keys] in the format of x [batch, …]: what leaves nothing of a score
+    where it is True, and 0 elsewhere."""
+    added = torch.zeros(hidden.shape, dtype=x.dtype, device=x.device).masked_fill(hidden, torch.finfo(x.dtype).min)
+    return added.expand(len(x), 1, -1, -1).contiguous()

@@ -201,7 +201,7 @@ def _scores(tape: Tape, scoring: Scoring, square: Square, trained: bool, vectors
         covered,
         scoring.by_head,
         trained=trained,
-        common_mask=scoring.common_mask,
+        common_mask=scoring.common_mask and not (scoring.wide_mask and s.autocast),
         repeated=scoring.repeated,
         apart=scoring.apart,
         of_heads=of_heads,

@@ -21,7 +21,8 @@ class Scoring:
     """What happens to scores on their way to weights.
 
     softmax: the number format it is computed in where it is written out: fp32, or the model's. causal: whether later
-    tokens are hidden. window: the length from which on others are hidden too; None: none are. mask: numbers of any
+    tokens are hidden. wide_mask: whether `mask` is in the stream's format, so that autocast copies it for every layer.
+    window: the length from which on others are hidden too; None: none are. mask: numbers of any
     other mask that a kernel is given; common_mask: whether all layers are given the same, beside
     which so many numbers are `held`, by names or by what reads them later. softcap, alibi: as in
     `calc.spec.Attention`. sinks: their weight.
@@ -40,6 +41,7 @@ class Scoring:
     window: Size | None = None
     mask: Size = 0
     common_mask: bool = False
+    wide_mask: bool = False
     held: tuple[Size, Size] = (0, 0)
     softcap: bool = False
     alibi: bool = False
