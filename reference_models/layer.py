@@ -143,7 +143,7 @@ class Layer(nn.Module):
         read = x
         if self.group.shared_block is not None and name == self.mixer:
             read = x + self.shared_block(x, step, self._part_of(cache, "shared_block"))
-        inner = self.normed(name, "norm", read) if normed else x
+        inner = self.normed(name, "norm", step.narrowed(read)) if normed else x
         out = self.run(name, inner, step, cache)
         if self.group.block_scale:
             out = self.get_submodule(f"{self._stem(name)}_scale")(out)

@@ -18,7 +18,7 @@ from reference_models.blocks.block_attention import add_tables, block_bias
 from reference_models.blocks.disentangled import DistanceVectors
 from reference_models.blocks.embedding import Dense
 from reference_models.blocks.gated_streams import GatedCollapse
-from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.page_attention import add_page_tables, page_bias
 from reference_models.blocks.per_layer import LayerInputs
@@ -153,6 +153,8 @@ class StackOfLayers(nn.Module):
             x = x[:, :, None].expand(-1, -1, self.spec.n_streams, -1).contiguous()
         if self.spec.altup is not None:
             x = self.altup_in(x)
+        if getattr(self.spec.embedding, "wide", False):
+            x, step = wide(x), replace(step, narrow=x.dtype)
         if step.need_hidden:
             step.hidden.append(x)
         if self.spec.relative_bias is not None:
@@ -205,6 +207,7 @@ class StackOfLayers(nn.Module):
             x = self.collapse(x)
         if self.spec.altup is not None:
             x = self.altup_out(x)
+        x = x.to(self.embedding.token.weight.dtype) if getattr(self.spec.embedding, "wide", False) else x
         return x if self.spec.final_norm is None else self.final_norm(x)
 
     def read(self, x: Tensor, keep: Tensor | None = None, text: int | None = None) -> dict[str, Tensor]:

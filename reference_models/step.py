@@ -43,6 +43,7 @@ class Step:
     chosen: by the number of a layer, the tokens that its indexer chose, [batch, 1, seq, tokens]; layers without one
         look them up, and do so again where they are recomputed.
         own_input: [batch, seq, d_per_layer], what this layer alone reads.
+    narrow: what norms read of a stream in fp32, where the model is in another format; None: as it is.
     deep, image_at: what the vision tower adds behind the first layers, one tensor a layer, and at which tokens.
     embedded: [batch, seq, d_model], what entered the first layer, where layers read it too (Zamba2, DeBERTa-v2).
     stream: [batch, seq, d_model], what the block's input was before its norm. layer, n_layers: the number of the layer
@@ -83,6 +84,7 @@ class Step:
     relative: Callable[..., Tensor] | None = None
     distances: Tensor | None = None
     lent: dict[Any, tuple[Tensor, ...]] | None = None
+    narrow: torch.dtype | None = None
     chosen: dict[int, Tensor] = field(default_factory=dict)
     own_input: Tensor | None = None
     deep: Sequence[Tensor] = ()
@@ -110,6 +112,10 @@ class Step:
         what later layers have lent since."""
         lent = None if self.lent is None else dict(self.lent)
         return replace(self, maps=[], losses=[], hidden=[], lent=lent)
+
+    def narrowed(self, x: Tensor) -> Tensor:
+        """x of the stream as a norm reads it."""
+        return x if self.narrow is None else x.to(self.narrow)
 
     def take(self, other: Step) -> None:
         """Add what `other` recorded, and lend what it lent."""

@@ -107,6 +107,7 @@ def decoder(
     embed_scale: float = 1.0,
     embed_norm: Norm | None = None,
     embed_weighed: bool = False,
+    embed_wide: bool = False,
     logit_scale: float = 1.0,
     logit_softcap: float | None = None,
 ) -> ModelSpec:
@@ -118,7 +119,7 @@ def decoder(
         d_model=cfg.size("hidden_size"),
         vocab_size=cfg.size("vocab_size", absent=vocab_absent),
         max_seq_len=cfg.size("max_position_embeddings", absent=max_seq_len),
-        embedding=Embedding(scale=embed_scale, norm=embed_norm, weighed=embed_weighed),
+        embedding=Embedding(scale=embed_scale, norm=embed_norm, weighed=embed_weighed, wide=embed_wide),
         **layers,
         final_norm=norm or rms_norm(cfg),
         head=Head(

@@ -18,7 +18,7 @@ THETA = {"full": 5_000_000.0, "sliding": 10_000.0}
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' ZayaConfig: 2 key-value heads, heads 128 wide, 16 experts, one for a token
-    or none. The stream is kept in fp32 there whatever the model is in; here it is counted in the model's format."""
+    or none. The stream is in fp32 whatever the model is in; bytes moved count it in the model's format."""
     n_layers, norm, bias = (
         cfg.layers("num_hidden_layers"),
         rms_norm(cfg, 1e-5),
@@ -48,7 +48,9 @@ def spec(cfg: Config) -> ModelSpec:
 
     layers = crossed_stack(attends, ["first"] + ["later"] * (n_layers - 1), layer)
     head_bias = cfg.flag("lm_head_bias", absent=False)
-    return decoder(cfg, layers, max_seq_len=131072, tied=True, head_bias=head_bias, norm=norm, embed_weighed=True)
+    return decoder(
+        cfg, layers, max_seq_len=131072, tied=True, head_bias=head_bias, norm=norm, embed_weighed=True, embed_wide=True
+    )
 
 
 def _convolved(cfg: Config) -> Convolved:

@@ -34,6 +34,7 @@ from calc.spec import (
     Tower,
 )
 from calc.spec.load import Load
+from calc.trace.primitives.formats import widened
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -79,6 +80,8 @@ def stack(
     around = _surroundings(t, spec, x, load, places, source)
     check_grid(spec, load, around.grid)
     x = _into_streams(t, spec, x, around)
+    if getattr(spec.embedding, "wide", False):
+        x = widened(t, x)
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
     if spec.pyramid is not None:

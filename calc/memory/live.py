@@ -125,8 +125,8 @@ class _Stack:
         streams = {x.storage for part in self.kinds for x in part.inputs}
         self.common = {x for lives in self.layers for x in lives.read()} - inside - streams
         made, read = next(part for part in parts if part.role == "front").outputs[0], self.kinds[0].inputs[0]
-        # With a prompt they are more, and as wide; several residual streams are copies.
-        self.vectors = read if read.width is made.width else made
+        # With a prompt they are more, and as wide; several residual streams, and one in fp32, are copies.
+        self.vectors = read if read.width is made.width and not read.wide else made
 
     @property
     def throughout(self) -> Size:

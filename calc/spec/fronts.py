@@ -34,6 +34,7 @@ class Embedding(Node):
     n_angles, d_angles: rows and width of a table of sines and cosines that is held untrained, and from which rotary
         positions take their angles; None: they are computed (RoFormer).
     weighed: what is looked up plus a learned vector, times another (ZAYA1).
+    wide: the stream of the layers is in fp32 whatever the model is in, and norms read it in the model's format (ZAYA1).
     own_token: the number of a token that has a learned vector of its own in place of the table's, which scale leaves as
         it is (T5Gemma 2's end of a picture); beside `shared` it is the main stack's too.
     hashes: as it says there (BLT).
@@ -62,6 +63,7 @@ class Embedding(Node):
     own_token: int | None = Field(default=None, ge=0)
     weighed: bool = False
     hashes: Hashes | None = None
+    wide: bool = False
 
     @model_validator(mode="after")
     def _whole_pages(self) -> Self:

@@ -15,6 +15,7 @@ from calc.spec.lending_rules import carries_on, late, lent
 from calc.spec.patches import Patches
 from calc.spec.stack_fields import StackFields
 from calc.spec.stage_rules import in_stages, mapped
+from calc.spec.stream_rules import in_fp32
 from calc.spec.trajectory import Trajectory
 
 
@@ -204,6 +205,7 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     lent,
     carries_on,
     late,
+    in_fp32,
     _reads_each_other,
     _windows_of_tokens,
 )

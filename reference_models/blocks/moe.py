@@ -105,7 +105,7 @@ class MixtureOfExperts(nn.Module):
         """scored [tokens, d_model], what the router reads; x [tokens, d_model], what the experts read."""
         if self.spec.scaled_router:
             scored = self.router_norm(scored) * self.router_scale * scored.shape[-1] ** -0.5
-        logits = wide(self.router(scored) if self.spec.deep_router is None else self.router(scored, step))
+        logits = wide(self.router(scored)) if self.spec.deep_router is None else self.router(scored, step)
         if self.spec.scoring == "sparsemixer":
             scores = logits.softmax(-1)
             chosen, weights = sparsemixer(logits, self.spec.tolerance)

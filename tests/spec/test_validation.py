@@ -127,6 +127,10 @@ def layer(name: str, **more: Any) -> LayerGroup:
         ({"layers": (layer("a"),), "schedule": ("a", "a", "b")}, "schedule: expected names among a, found b"),
         ({"layers": (layer("a"),), "d_model": 13}, "n_heads: expected "),
         ({"layers": (layer("a", d_head=5),)}, "d_head: expected an even width, since rotary positions turn pairs"),
+        (
+            {"layers": (layer("a").model_copy(update={"placement": "post"}),), "embedding": Embedding(wide=True)},
+            "embedding.wide: expected false, unless norms stand before the blocks alone",
+        ),
         ({"layers": ()}, "here: layers: expected "),
         ({"layers": (latents("a", kv="earlier"),)}, "kv: expected a layer before it with latents of its own"),
         (

@@ -16,6 +16,7 @@ from calc.trace.tensor import Split, Tensor
 def add(t: Recorder, name: str, x: Tensor, *others: Tensor, of: Component | None = None) -> Tensor:
     """The sum of tensors, smaller ones spread over x. Backward reads nothing of it."""
     y = t.made(x.rows, x.width, x, *others).divided_as(x)
+    y.wide = x.wide
     t.op(name, "elementwise", "add", (x, *others), (y,), of=of or "other", keeps=lambda tape, *reads: tape.like(*reads))
     return y
 
@@ -32,11 +33,11 @@ def times(
 def weighed(
     t: Recorder, name: str, x: Tensor, *, key: str | None = None, of: Component | None = None, shifted: bool = False
 ) -> Tensor:
-    """x [rows, width] times a learned vector [width]: x is kept where that is trained. shifted: a learned vector is
-    added to x ahead of that, and the sum is kept."""
+    """x [rows, width] times a learned vector: x is kept where that is trained, shifted x plus another such vector."""
     weight = t.weight(key or f"{name}.weight", x.width, of=of)
     weights = (weight, t.weight(f"{name}.bias", x.width, of=of)) if shifted else (weight,)
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
+    y.wide = x.wide
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         wide = "fp32" if tape.settings.stream == "fp32" else read.dtype
@@ -85,8 +86,8 @@ def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) ->
 
 
 def pooled(t: Recorder, name: str, x: Tensor, rows: Size, how: str) -> Tensor:
-    """[rows, width] of all of x: the mean of every sequence, or the most of each value, of which it is kept where it
-    was found; of its first two vectors, no kernel is counted for it."""
+    """[rows, width] of all of x: the mean of every sequence or its largest values, whose places are kept, or of its
+    first two vectors the mean, for which no kernel is counted."""
     y = t.made(rows, x.width, x, split=x.split)
 
     def keeps(tape: Tape, read: Storage) -> Storage:

@@ -39,7 +39,9 @@ def route(t: Recorder, spec: Moe, scores: Tensor, x: Tensor) -> Tensor:
 def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
     tokens = chosen.rows
     with tape.at("router"):
-        logits = tape.cast(logits, "fp32")
+        # A router of several layers weighs in its own format.
+        own = spec.deep_router is not None and not tape.settings.autocast_on_gpu
+        logits = logits if own else tape.cast(logits, "fp32")
         if spec.scoring == "sqrt_softplus":
             logits = tape.reads_input(logits)
         scores = tape.reads_result(logits)
@@ -52,7 +54,7 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
             tape.keep(Storage(spec.routes, "fp32", False, "none"), "share of visits of each expert")
         if scores.grad and spec.skips:
             tape.keep(Storage(tokens, "bool", False), "tokens that skip")
-        weights = Storage(tokens * spec.top_k, "fp32", scores.grad)
+        weights = Storage(tokens * spec.top_k, scores.dtype, scores.grad)
         if spec.renormalize:
             weights = tape.like(tape.times(weights, Storage(tokens, "fp32", scores.grad)))
         return weights if spec.scaled_router else tape.like(weights, dtype=x.dtype)

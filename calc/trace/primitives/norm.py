@@ -57,6 +57,7 @@ def norm(
         vectors = x.rows if one else x.rows * n
 
     def keeps(tape: Tape, read: Storage) -> Storage:
+        read = tape.cast(read, tape.settings.stream) if x.wide else read
         made = saved_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable, across)
         return replace(made, apart=at_least(sequences, 2)) if spec.kind == "batchnorm" else made
 
