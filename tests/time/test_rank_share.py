@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import calc
@@ -54,3 +56,19 @@ def test_no_rate_is_above_that_of_the_memory(tp: int, batch: int) -> None:
     """Not where the host is waited for either, whose time is shared among kernels by their launches."""
     found = predict(QWEN, "h200", phase="decode", tp=tp, batch=batch, context=8192)
     assert max(point.bandwidth for point in roofline(found)) < 4.8e12
+
+
+@pytest.mark.parametrize(("model", "seq"), [("mistral-7b", 32768), ("ministral-8b", 131072), ("llama-3-8b", 32768)])
+def test_ranks_of_a_context_share_the_time_of_attention(model: str, seq: int) -> None:
+    """With a window as without: a rank has an eighth of the pairs, and takes about an eighth of the time, below the
+    peak."""
+    spec = calc.load_model(model)
+    words: dict[str, Any] = {"phase": "training", "seq": seq, "cluster": "dgx-h100", "gpus": 8, "recipe": "bf16-master"}
+    times = {}
+    for cp in (1, 8):
+        found = predict(spec, "h100-sxm", cp=cp, **words)
+        rows = [row for row in found.kernels if row.kernel.function == "attention"]
+        times[cp] = sum(row.seconds for row in rows)
+        flops = sum(row.kernel.flops * row.kernel.calls for row in rows)
+        assert flops / times[cp] < 989e12
+    assert times[8] * 8 == pytest.approx(times[1], rel=0.1)
