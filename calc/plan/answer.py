@@ -12,7 +12,7 @@ from calc.plan.objective import Objective
 from calc.plan.question import CONTEXT, Question, plan_words
 from calc.spec.run import Run
 from calc.time import Prediction, speed_of
-from calc.time.economics import economics
+from calc.time.economics import Economics, economics
 from calc.time.step.waterfall import waterfall
 from calc.units import duration
 
@@ -20,9 +20,8 @@ from calc.units import duration
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host: of a machine's
-    memory, at most, for each GPU. value: what
-    was to be least. on_front: whether no plan of as many GPUs is better in that and holds less. parts: how much of a
-    plan is switched on."""
+    memory, at most, for each GPU. value: what was to be least. on_front: whether no plan of as many GPUs is better in
+    that and holds less. parts: how much of a plan is switched on."""
 
     question: Question
     run: Run
@@ -49,6 +48,11 @@ class Plan:
     def room(self) -> int:
         """Bytes of a GPU that are left beside what PyTorch reserves and CUDA's context."""
         return self.question.device.usable - CONTEXT - self.reserved
+
+    def whole_run(self, tokens: float) -> Economics:
+        """A run of so many tokens, with its checkpoints and failures."""
+        asked = self.question
+        return economics(asked.spec, self.prediction, asked.device, tokens=int(tokens), price=asked.price)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def costs(plan: Plan, tokens: float | None) -> dict[str, float]:
     price = plan.question.price
     if tokens is None:
         return {} if price is None else {"step_cost": plan.run.gpus * plan.seconds / 3600 * price}
-    whole = economics(plan.question.spec, plan.prediction, plan.question.device, tokens=int(tokens), price=price)
+    whole = plan.whole_run(tokens)
     found = {"days": whole.days, "gpu_hours": whole.gpu_hours, "money": whole.money, "energy_kwh": whole.energy}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from calc.errors import Refused
+from calc.optimum.budget import DAY
 from calc.plan.answer import Answer, Plan
 from calc.plan.planning import answer
 from calc.plan.question import MOST_GPUS, Question
-from calc.time.economics import Economics, economics
 from calc.workers.job import Progress
 from calc.workers.workers import HERE, Workers
 
@@ -25,17 +25,10 @@ class Fewest(NamedTuple):
     tried: dict[int, float | None]
 
 
-def run_of(plan: Plan, tokens: float) -> Economics:
-    """A whole run of a plan, with its checkpoints and failures."""
-    return economics(
-        plan.question.spec, plan.prediction, plan.question.device, tokens=int(tokens), price=plan.question.price
-    )
-
-
 def tokens_in(plan: Plan, days: float) -> float:
     """Tokens that a plan trains on in so many days, of which checkpoints and failures take their part."""
-    one = run_of(plan, plan.prediction.tokens)
-    return days * 86_400 * plan.prediction.tokens_per_second * one.goodput
+    one = plan.whole_run(plan.prediction.tokens)
+    return days * DAY * plan.prediction.tokens_per_second * one.goodput
 
 
 def fewest_gpus(
@@ -60,11 +53,11 @@ def fewest_gpus(
     short = 0
     for gpus in candidates(question):
         own = _tried(question, gpus, tokens, tried, top, progress, workers)
-        if own is not None and own.plans and (tried[gpus] or days + 1) <= days:
+        if own.plans and (tried[gpus] or days + 1) <= days:
             enough = own
             break
         short = gpus
-        if own is not None and own.interrupted:
+        if own.interrupted:
             break
     if enough is None or len(question.gpus) > 1:
         return Fewest(enough, tried)
@@ -73,7 +66,7 @@ def fewest_gpus(
         gpus = short * quarters // 4
         if gpus % node == 0 and gpus not in tried:
             own = _tried(question, gpus, tokens, tried, top, progress, workers)
-            if own is not None and own.plans and (tried[gpus] or days + 1) <= days:
+            if own.plans and (tried[gpus] or days + 1) <= days:
                 return Fewest(own, tried)
     return Fewest(enough, tried)
 
@@ -96,8 +89,8 @@ def _tried(
     top: int,
     progress: Progress | None,
     workers: Workers,
-) -> Answer | None:
+) -> Answer:
     """The plans on so many GPUs; their days are noted."""
     own = answer([replace(question, gpus=(gpus,))], "time", top, progress, workers)
-    tried[gpus] = run_of(own.plans[0], tokens).days if own.plans else None
+    tried[gpus] = own.plans[0].whole_run(tokens).days if own.plans else None
     return own

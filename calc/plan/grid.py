@@ -13,7 +13,6 @@ from calc.laws import find
 from calc.laws.base import Law
 from calc.optimum.costs import counted
 from calc.plan.answer import Plan
-from calc.plan.deadline import run_of
 from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
@@ -137,7 +136,7 @@ def _shaped(
     plans = answer([question], top=1, workers=workers).plans
     plan = plans[0] if plans else None
     loss = None if tokens is None or law.parametric is None else _loss(question.spec, tokens, law)
-    days = None if tokens is None or plan is None else run_of(plan, tokens).days
+    days = None if tokens is None or plan is None else plan.whole_run(tokens).days
     return Shaped(sizes, params, plan, loss, days)
 
 

@@ -15,7 +15,6 @@ from calc.optimum.shapes import Shape
 from calc.plan.answer import Plan
 from calc.plan.planning import answer
 from calc.plan.question import Question, sequences_of
-from calc.time.economics import economics
 from calc.workers.job import Progress
 
 FIRST = 0.4
@@ -93,5 +92,5 @@ def batch_near(tokens: float, question: Question) -> int:
 
 def _used(plan: Plan, found: Optimum) -> float:
     """The law's FLOPs of the tokens that the plan trains on, over what its GPUs could do in the time."""
-    whole = economics(plan.question.spec, plan.prediction, plan.question.device, tokens=int(found.tokens))
-    return found.compute / (plan.run.gpus * whole.days * DAY * plan.question.device.peak("bf16"))
+    days = plan.whole_run(found.tokens).days
+    return found.compute / (plan.run.gpus * days * DAY * plan.question.device.peak("bf16"))

@@ -37,7 +37,7 @@ def least_that_works(question: Question, found: Answer) -> str:
         held = f"a machine of {question.cluster.name} has no more than {room} for what each GPU keeps on the host"
     else:
         return f"plans fit, but none has a time: {'; '.join(found.unread) or REASONS['time']}"
-    enough = fewest_gpus(question, max(question.gpus))
+    enough = doubled_until_fits(question, max(question.gpus))
     more = f"{enough:,} GPUs would be enough" if enough else "no number of GPUs that was tried is enough"
     return f"nothing fits: {held}; {more}"
 
@@ -69,7 +69,7 @@ def _none_listed(question: Question) -> str:
     return "no plan can be: of what was asked for, two exclude each other"
 
 
-def fewest_gpus(question: Question, gpus: int) -> int | None:
+def doubled_until_fits(question: Question, gpus: int) -> int | None:
     """Of twice, four times … as many GPUs, the fewest on which a plan fits; None where none does."""
     most = question.cluster.most or MOST_GPUS
     for _ in range(DOUBLINGS):

@@ -39,7 +39,7 @@ def parallel(place: Place, device: Device) -> Iterator[RankCase]:
     for strategy in ("ddp", "fsdp"):
         yield ParallelTrainingCase(small, seq, batch, strategy=strategy, **sizes)
     made: list[Callable[[], RankCase]] = [
-        lambda: ParallelTrainingCase(untied if not gpu else "gpt2", seq, batch, strategy="tensor", **sizes),
+        lambda: ParallelTrainingCase(small, seq, batch, strategy="tensor", **sizes),
         lambda: ParallelTrainingCase("small-llama", seq, batch, strategy="pipeline", micro_batches=4, **sizes),
         lambda: ExchangeCase(untied, "context", seq * ranks, 1, **sizes),
         lambda: ExchangeCase("moe-3b" if gpu else "tiny-moe", "experts", seq * ranks, 1, **sizes),
