@@ -52,6 +52,8 @@ def machine_rates(profile: Profile, dtype: str, engine: str) -> Rates:
         routing=0.0,
         link=bandwidth,
         latency=0.0,
+        wide_link=bandwidth,
+        wide_latency=0.0,
         stage_link=bandwidth,
         stage_latency=0.0,
         **host_of(engine)._asdict(),

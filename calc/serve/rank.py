@@ -26,12 +26,12 @@ class Rank:
     wide_bytes: of those that stay in 16 bits; expert, expert_bytes: of one expert in all routed layers, on this rank;
     head, head_bytes: of the head. local: experts of a layer on this rank, of n_experts; top_k of them a token. moved:
     bytes that pass between kernels for a token. states: bytes of recurrent state a token reads and writes. kernels,
-    narrowed: launched in a pass; inputs that are quantised where products run in fewer bits. sums: results that ranks
-    sum; summed: bytes of one token of such a result, on average. message: bytes of a token's vector. tp, pp, dp, ep: of
-    the layout. decode_bytes, decode_flops, prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of
-    a token table that is not the head's. shared: bytes of matrices beyond the first of those that several layers share.
-    drafting: passes over the model that guessing of tokens takes. towers: bytes of towers of pictures and sound, in 16
-    bits, on the first stage.
+    narrowed: launched in a pass; inputs that are quantised where products run in fewer bits. sums: results that the
+    ranks of one sequence sum; summed: bytes of one token of such a result, on average. exchanges: results of experts,
+    which all ranks of a stage sum. message: bytes of a token's vector. tp, pp, dp, ep: of the layout. decode_bytes,
+    decode_flops, prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of a token table that is not
+    the head's. shared: bytes of matrices beyond the first of those that several layers share. drafting: passes over the
+    model that guessing of tokens takes. towers: bytes of towers of pictures and sound, in 16 bits, on the first stage.
     """
 
     dense: float
@@ -53,6 +53,7 @@ class Rank:
     narrowed: float
     sums: float
     summed: float
+    exchanges: float
     message: float
     tp: int
     pp: int
@@ -86,7 +87,7 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         shared += matrix.elements(tp) * (matrix.calls - matrix.copies) * width_of[place]
     tp, share = layout.tp, 1 / layout.tp
     width = cache_bits(cache) / 8
-    often, each = on_average(work.sums)
+    often, each = on_average(one for one in work.sums if not one.routed)
     return Rank(
         dense=sums["dense"],
         dense_bytes=sums["dense"] * width_of["dense"],
@@ -105,8 +106,9 @@ def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: fl
         other_flops=work.other_flops * share,
         kernels=work.kernels,
         narrowed=_narrowed(work, form),
-        sums=often if layout.wide > 1 else 0.0,
+        sums=often if tp > 1 else 0.0,
         summed=each * ACTIVATION_BYTES,
+        exchanges=sum(one.calls for one in work.sums if one.routed) if layout.wide > 1 else 0.0,
         message=work.d_model * ACTIVATION_BYTES,
         tp=tp,
         pp=layout.pp,

@@ -89,11 +89,12 @@ def rates_of(
     latent: bool,
     given: Constants | None = None,
     stages: int = 1,
+    groups: int = 1,
 ) -> Rates:
     """The rates of a device with weights of a format.
 
-    ranks: that sums cross, the GPUs of a stage. latent: whether attention is over latents. given: constants in place of
-    the shipped ones. stages: of a pipeline.
+    ranks: that sums cross, the GPUs of a sequence. latent: whether attention is over latents. given: constants in place
+    of the shipped ones. stages: of a pipeline. groups: of so many ranks in each stage.
     Errors: Refused for a device of which peaks or links are not known.
     """
     known = constants_of(engine) if given is None else given
@@ -117,7 +118,8 @@ def rates_of(
         kernels = expert_kernels(family, engine, kind_of(form.of_kernels, running))
     linked = fitted.of("latency", family, engine)
     sums = between_ranks(device, ranks, fitted, linked)
-    hops = between_stages(device, ranks, stages, fitted, linked)
+    all_ranks = between_ranks(device, ranks * groups, fitted, linked)
+    hops = between_stages(device, ranks * groups, stages, fitted, linked)
     narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
@@ -137,6 +139,8 @@ def rates_of(
         routing=kernels.start * fitted.of("routing", family, engine),
         link=sums.bandwidth,
         latency=sums.begins,
+        wide_link=all_ranks.bandwidth,
+        wide_latency=all_ranks.begins,
         stage_link=hops.bandwidth,
         stage_latency=hops.begins,
         **host_of(engine, known)._asdict(),

@@ -88,7 +88,8 @@ class Service:
         if isinstance(self.device, Machine):
             raise Refused("device", "one of the catalogue where nothing was measured", self.device.name)
         layout, latent = self.layout, self.work.latent
-        return rates_of(self.device, self.form, self.engine.name, layout.wide, latent, self.given, layout.pp)
+        laid = (layout.pp, layout.attention_dp)
+        return rates_of(self.device, self.form, self.engine.name, layout.tp, latent, self.given, *laid)
 
     def handover(self, to: Service, tokens: float) -> float:
         """Seconds in which what these GPUs cached of a prompt reaches a server of answers: of the two, the GPU that

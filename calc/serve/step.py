@@ -37,11 +37,12 @@ class Rates(NamedTuple):
     prompts: FLOP/s of attention. pass_rate: bytes a second of what lies between kernels. kernel: of each that is
     launched; eager: of the host for each that it launches in a step with prompts, which is not replayed from a graph;
     quantise: of each input that is narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them.
-    link, latency: of sums between ranks; stage_link, stage_latency: of what a stage of a pipeline hands to the next.
-    step: of the host for a step; sequence: for each sequence in it, while the device works; serial: the same, while it
-    does not. skew: how much more than its share the busiest of many ranks of experts has. evenness: how many of further
-    tokens choose for themselves: 1 where choices are even. gathering: how much longer exchanges between ranks of
-    attention with different sequences take than sums.
+    link, latency: of sums between ranks of one sequence; wide_link, wide_latency: between all of a stage;
+    stage_link, stage_latency: of what a stage of a pipeline hands to the next. step: of the host for a step;
+    sequence: for each sequence in it, while the device works; serial: the same, while it does not. skew: how much
+    more than its share the busiest of many ranks of experts has. evenness: how many of further tokens choose for
+    themselves: 1 where choices are even. gathering: how much longer exchanges between ranks of attention with
+    different sequences take than sums.
     """
 
     narrow: Any
@@ -61,6 +62,8 @@ class Rates(NamedTuple):
     routing: Any
     link: Any
     latency: Any
+    wide_link: Any
+    wide_latency: Any
     stage_link: Any
     stage_latency: Any
     step: Any
@@ -109,14 +112,14 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         passes=(rank.moved * new + rank.states * load.decodes / rank.pp) / rates.pass_rate
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
-        talking=_talking(rank, everyone, rates),
+        talking=_talking(rank, new, rates),
         host=rates.step + rates.serial * load.decodes,
         drafting=0.0,
     )
     # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
     # Steps of prompts are launched kernel by kernel besides.
     device = passes.total - passes.host
-    launched = rank.kernels + rank.sums + rank.narrowed + rank.moe_layers * EXPERTS_LAUNCHED
+    launched = rank.kernels + rank.sums + rank.exchanges + rank.narrowed + rank.moe_layers * EXPERTS_LAUNCHED
     waiting = rates.sequence * load.decodes + (load.prompt > 0) * launched * rates.eager
     passes = passes._replace(host=passes.host + _longer(device, waiting) - device)
     # A guesser is a part of the model, run once for each token that it guesses.
@@ -147,10 +150,13 @@ def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
 
 
 def _talking(rank: Any, tokens: Any, rates: Rates) -> Any:
-    """Sums over ranks: each sends and receives 2 (n - 1) / n of a message. Where ranks of attention hold different
-    sequences, all tokens go to all ranks of experts and their sums come back."""
+    """Sums over ranks: each sends and receives 2 (n - 1) / n of a message. What attention and dense matrices give is
+    summed by the ranks of a sequence; where ranks of attention hold different ones, the tokens of all go to all ranks
+    of experts and their sums come back. tokens: of one rank of attention."""
     ranks = rank.tp * rank.dp
-    crossing = 2 * (ranks - 1) / ranks * rank.summed * tokens
-    between = (rank.pp - 1) * (rates.stage_latency + rank.message * tokens / rates.stage_link)
+    crossing = 2 * (rank.tp - 1) / rank.tp * rank.summed * tokens
+    sums = rank.sums * (rates.latency + crossing / rates.link)
+    wide = 2 * (ranks - 1) / ranks * rank.message * tokens * rank.dp
     longer = 1 + (rates.gathering - 1) * (1 - 1 / rank.dp)
-    return rank.sums * (rates.latency + crossing / rates.link) * longer + between
+    exchanges = rank.exchanges * (rates.wide_latency + wide / rates.wide_link) * longer
+    return sums + exchanges + (rank.pp - 1) * (rates.stage_latency + rank.message * tokens / rates.stage_link)

@@ -9,10 +9,12 @@ from calc.trace.part import Leaf
 
 
 class Sum(NamedTuple):
-    """One result of a layer of which each rank has a part. width: numbers of a token. calls: in a pass."""
+    """One result of a layer of which each rank has a part. width: numbers of a token. calls: in a pass. routed: whether
+    experts gave it."""
 
     width: float
     calls: float
+    routed: bool = False
 
 
 def sums_of(new: Iterable[Leaf], d_model: float) -> Iterator[Sum]:
@@ -30,7 +32,7 @@ def sums_of(new: Iterable[Leaf], d_model: float) -> Iterator[Sum]:
             yield Sum(float(op.outputs[0].width), float(leaf.calls))
         elif block not in counted:
             counted.add(block)
-            yield Sum(d_model, float(leaf.calls))
+            yield Sum(d_model, float(leaf.calls), True)
 
 
 def on_average(sums: Iterable[Sum]) -> tuple[float, float]:

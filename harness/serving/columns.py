@@ -57,9 +57,9 @@ def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     return Case(row, spec, device, layout, engine, rank, work.latent, budget, running)
 
 
-RateKey = tuple[str, str, str, int, bool, int]
+RateKey = tuple[str, str, str, int, bool, int, int]
 """What the rates of a case rest on: its device, format, engine, ranks that sums cross, whether attention is latent,
-stages."""
+stages, groups of ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,10 @@ def columns(cases: Sequence[Case]) -> Columns:
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
-    asked = [(c.device.name, c.row.dtype, c.row.engine, c.layout.wide, c.latent, c.layout.pp) for c in cases]
+    asked = [
+        (c.device.name, c.row.dtype, c.row.engine, c.layout.tp, c.latent, c.layout.pp, c.layout.attention_dp)
+        for c in cases
+    ]
     keys, engines = tuple(dict.fromkeys(asked)), tuple(dict.fromkeys(c.row.engine for c in cases))
     return Columns(
         ranks,
@@ -142,8 +145,8 @@ def priced(ready: Columns, given: Constants, beside: Priced | None = None, kind:
     import numpy as np
 
     def rates(key: RateKey) -> Any:
-        device, form, engine, ranks, latent, stages = key
-        return rates_of(ready.devices[device], served_format(form), engine, ranks, latent, given, stages)
+        device, form, engine, ranks, latent, *laid = key
+        return rates_of(ready.devices[device], served_format(form), engine, ranks, latent, given, *laid)
 
     def others(key: RateKey) -> bool:
         return kind in ready.kinds and kind not in (key[2], family_of(ready.devices[key[0]], key[2]))

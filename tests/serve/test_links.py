@@ -6,6 +6,7 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
+from calc.serve.answer import capacity_of
 from calc.serve.formats import served_format
 from calc.serve.layout import layout_of
 from calc.serve.links import HOSTED, HOSTED_BEGINS
@@ -88,6 +89,32 @@ def test_every_hop_of_a_pipeline_takes_time() -> None:
     service = service_of(spec, "h100-sxm", layout_of(spec, pp=4))
     rates, talking = service.rates, step_time(service.rank, load, service.rates).talking
     assert talking == pytest.approx(3 * (BEGINS + 4096 * 2 / rates.stage_link))
+
+
+def test_copies_of_a_dense_model_have_nothing_to_say() -> None:
+    """Groups of attention of a model without experts are replicas: no sums over them, and what replicas answer."""
+    spec, load = load_model("llama-3.1-8b"), StepLoad(32.0, 0.0, 0.0, 0.0, 0.0, 32.0)
+    one, groups, pairs = (
+        service_of(spec, "h100-sxm", layout_of(spec, tp=tp, attention_dp=dp)) for tp, dp in ((1, 1), (1, 2), (2, 2))
+    )
+    assert step_time(groups.rank, load, groups.rates).talking == 0
+    assert capacity_of(groups, 1024, 128) == pytest.approx(2 * capacity_of(one, 1024, 128), rel=1e-3)
+    pair = service_of(spec, "h100-sxm", layout_of(spec, tp=2))
+    talking = step_time(pair.rank, load, pair.rates).talking
+    assert step_time(pairs.rank, load, pairs.rates).talking == pytest.approx(talking)
+    assert talking > 0
+
+
+def test_experts_hear_of_all_tokens_and_attention_of_its_own() -> None:
+    """Qwen3-30B on two groups of two: in each of 48 layers a sum of a vector over two ranks of one group's tokens, and
+    an exchange over all four of everyone's."""
+    spec, load = load_model("qwen3-30b-a3b"), StepLoad(32.0, 0.0, 0.0, 0.0, 0.0, 32.0)
+    service = service_of(spec, "h100-sxm", layout_of(spec, tp=2, attention_dp=2))
+    rates, vector = service.rates, 32 * 2048 * 2
+    sums = 48 * (rates.latency + vector / rates.link)
+    exchanges = 48 * (rates.wide_latency + 2 * 3 / 4 * 2 * vector / rates.wide_link) * (1 + rates.gathering) / 2
+    assert step_time(service.rank, load, rates).talking == pytest.approx(sums + exchanges)
+    assert rates.latency < rates.wide_latency
 
 
 def test_stages_whose_links_are_not_known_are_refused() -> None:

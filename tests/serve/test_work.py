@@ -87,7 +87,8 @@ def test_ranks_sum_what_each_block_gives(name: str, sums: int) -> None:
     spec = calc.load_model(name)
     work = work_of(spec)
     one, two = (rank_of(work, layout_of(spec, tp=tp), served_format("bf16"), "bf16") for tp in (1, 2))
-    assert (one.sums, two.sums) == (0, sums)
+    assert (one.sums + one.exchanges, two.sums + two.exchanges) == (0, sums)
+    assert two.exchanges == two.moe_layers
     assert two.summed == 2 * spec.d_model
 
 
