@@ -52,6 +52,9 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
         if spec.sparsity:
             gate = sparse_gate(t, "sparse_gate", gate)
         y = t.gated_activation("activation", spec.activation, gate, value, **how)
+        if clamped == "activated" and spread is None:
+            # Both cut halves have names, beside which the product is projected.
+            t.hold(gate, value)
     else:
         y = t.activation("activation", spec.activation, up("up_proj", d_ff))
     if spec.inner_norm is not None:

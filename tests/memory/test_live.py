@@ -99,6 +99,17 @@ def test_language_models(name: str, execution: ExecutionName, dtype: str) -> Non
     assert ours(config, f"{name}ForCausalLM", dtype, execution) == pytest.approx(real, rel=tolerance)
 
 
+@pytest.mark.parametrize("execution", KERNELS[:2])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_cut_halves_have_names(execution: ExecutionName, dtype: str) -> None:
+    """Step 3.5's layers alone, all dense; left out are angles of the second kind of layers, and masks."""
+    config = transformers.Step3p7TextConfig(
+        **(SIZES | TWO_KINDS | {"mlp_layer_types": ["dense"] * 3}), attn_implementation=execution
+    )
+    real = measured(config, "Step3p7TextModel", dtype, input_ids=torch.randint(300, (BATCH, SEQ)), use_cache=False)
+    assert ours(config, "Step3p7TextModel", dtype, execution) == pytest.approx(real, rel=0.035)
+
+
 LAID = {"n_head": 4, "n_layer": 3, "vocab_size": 300}
 SHORT = LAID | {"n_embd": 128, "n_positions": 128}
 FEW = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 300}

@@ -111,7 +111,17 @@ def test_a_rank_keeps_what_autograd_keeps_of_its_part(block: Node, mode: Mode, t
 
 
 FAMILIES = (
-    *("falcon_h1", "zamba2", "nemotron_h", "qwen3_5_text", "deepseek_v4", "hy_v4", "mistral_large4", "rwkv7"),
+    *(
+        "falcon_h1",
+        "zamba2",
+        "nemotron_h",
+        "qwen3_5_text",
+        "deepseek_v4",
+        "hy_v4",
+        "step3p5",
+        "mistral_large4",
+        "rwkv7",
+    ),
     *("qwen4_exp_text", "longcat_flash"),
     *("lfm2", "mamba", "jamba", "rwkv", "recurrent_gemma", "minimax"),
 )
