@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from calc.errors import Refused
 from calc.spec.hardware import Device
+from calc.time.cluster.crossing import carried, waiting
 from calc.time.cluster.links import adapter, domain_of
+from calc.time.models.collective import passes
 
 if TYPE_CHECKING:
     from calc.serve.rates import Fitted
@@ -34,16 +36,21 @@ NOWHERE = Way(math.inf, 0.0)
 def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: float) -> Way:
     """The way of a sum over so many ranks. linked: seconds in which one over two of them with links begins, as fitted.
 
+    Beyond a domain ranks hand their parts to one another over fast links while each one's card carries its part to the
+    other domains, as `calc.time.cluster.crossing` has it, and begin as that says.
+
     Errors: Refused for several of a device whose links are not known.
     """
     if ranks == 1:
         return NOWHERE
-    joined, known = domain_of(device), fitted.known
-    longer = 1 + known["ranks"] * (min(ranks, joined) - 1)
-    if ranks > joined:
-        return _beyond(device, fitted, linked * longer)
-    near = _within(device, fitted, linked, "--tp", ranks)
-    return near._replace(begins=near.begins * longer)
+    joined = domain_of(device)
+    if ranks <= joined:
+        near = _within(device, fitted, linked, "--tp", ranks)
+        return near._replace(begins=near.begins * (1 + fitted.known["ranks"] * (ranks - 1)))
+    each = max(some for some in range(1, joined + 1) if ranks % some == 0)
+    card = _beyond(device, fitted, linked).bandwidth * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
+    fast = _within(device, fitted, linked, "--tp", ranks).bandwidth if each > 1 else math.inf
+    return Way(min(card, fast), float(waiting("all_reduce", ranks, each)))
 
 
 def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linked: float) -> Way:

@@ -17,7 +17,9 @@ from calc.spec.catalogue import load_device
 from calc.spec.clusters import load_cluster
 from calc.spec.run import Run
 from calc.time import predict
+from calc.time.cluster import crossing
 from calc.time.cluster.links import adapter, domain_of, links_of
+from calc.time.models.collective import EFFICIENCY
 from tests.conventions.shapes import LLAMA_3
 
 
@@ -31,9 +33,23 @@ def test_fast_links_join_what_the_device_says_wherever_it_is_asked(gpu: str, joi
         predict(LLAMA_3["8B"], gpu, phase="training", seq=512, dp=2 * joined)
     within, beyond = (rates_of(device, served_format("bf16"), "vllm", n, False) for n in (joined, 2 * joined))
     linked = device.link_one_way or device.host.value / 2  # type: ignore[union-attr]
-    share = constants()["network"]
-    assert beyond.link == pytest.approx(adapter(gpu) * share)
     assert within.link == pytest.approx(linked * (constants()["link"] if device.link_one_way else HOSTED))
+    # All cards of a domain together carry twice the half that leaves it.
+    cards = adapter(gpu) * constants()["network"] * (2 * joined - 1)
+    assert beyond.link == pytest.approx(min(cards, within.link))
+    assert beyond.latency > within.latency
+
+
+@pytest.mark.parametrize("ranks", [9, 11, 12, 16, 24, 64])
+def test_sums_beyond_a_domain_take_what_predictions_of_passes_say(ranks: int) -> None:
+    """At shares of links and cards that are those of `Crossing`: a message of 1 GB over H200, eight a node."""
+    device, table = load_device("h200"), crossing.constants()["across"]
+    own, near = device.link_one_way, max(n for n in range(1, 9) if ranks % n == 0)
+    assert own is not None
+    shares = {**constants(), "link": EFFICIENCY, "network": table["efficiency"]}
+    rates = rates_of(device, served_format("bf16"), "vllm", ranks, False, shares)
+    said = crossing.Crossing("all_reduce", adapter("h200"), own).seconds(1e9, ranks, near)
+    assert rates.latency + 1e9 * 2 * (ranks - 1) / ranks / rates.link == pytest.approx(said)
 
 
 @pytest.mark.parametrize("name", ["gb200-nvl72", "gb300-nvl72"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from calc.errors import Refused
 from calc.spec.run import Run
 from calc.time import predict
-from calc.time.cluster.crossing import Crossing, constants
+from calc.time.cluster.crossing import Crossing, constants, waiting
 from calc.time.cluster.links import links_of, near_of
 from calc.time.models.collective import EFFICIENCY
 from tests.conventions.shapes import LLAMA_3
@@ -36,7 +36,7 @@ def test_one_gpu_a_node_has_one_card() -> None:
 @given(st.sampled_from(["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]), st.integers(1, 10))
 def test_waiting_grows_with_ranks(op: str, doublings: int) -> None:
     model = Crossing(op, CARD, LINK)
-    few, many = (model.waiting(np.array(8.0 * 2**n), 8) for n in (doublings, doublings + 1))
+    few, many = (waiting(model.op, np.array(8.0 * 2**n), 8) for n in (doublings, doublings + 1))
     assert 0 < few < many
     if op == "all_reduce":
         # A tree's levels: the logarithm of the number of nodes, not the number.

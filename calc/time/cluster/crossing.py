@@ -45,27 +45,32 @@ class Crossing:
         if self.op == "all_to_all":
             across, within = once * bytes * (1 - near / ranks) / share, bytes * (near - 1) / ranks / link
         else:
-            rounds = passes(self.op, ranks) * ranks / (ranks - 1)
-            far = ranks / near
-            across = rounds * bytes * (far - 1) / far / near / share
-            within = rounds * bytes * (ranks - 1) / ranks / link * (near > 1)
-        return _larger(across, within) + self.waiting(ranks, near)
+            across = bytes * carried(self.op, ranks, near) / share
+            within = bytes * passes(self.op, ranks) / link * (near > 1)
+        return _larger(across, within) + waiting(self.op, ranks, near)
 
     def interval(self, level: float) -> tuple[float, float]:
         """Factors (low, high) on a predicted time between which `level` of measured times lie."""
         return scaled(factors("network"), level)
 
-    def waiting(self, ranks: Any, near: Any) -> Any:
-        """Seconds of the smallest message: a ring's steps, or where they are fewer the levels of a tree."""
-        import numpy as np
 
-        steps, far = constants()["steps"], ranks / near
-        if self.op == "all_to_all":
-            return steps["start"] + (ranks - near) * constants()["direct"]["peer"]
-        rounds = 2 if self.op == "all_reduce" else 1
-        ring = rounds * ((far - 1) * steps["far"] + (ranks - far) * steps["near"])
-        tree = 2 * (np.log2(far) * steps["tree"] + (near - 1) * steps["near"])
-        return steps["start"] + (np.minimum(ring, tree) if self.op == "all_reduce" else ring)
+def carried(op: str, ranks: Any, near: Any) -> Any:
+    """Bytes that a GPU's own card carries of each byte of a collective: its part of what leaves the domain."""
+    far = ranks / near
+    return passes(op, ranks) * ranks / (ranks - 1) * (far - 1) / far / near
+
+
+def waiting(op: str, ranks: Any, near: Any) -> Any:
+    """Seconds of the smallest message: a ring's steps, or where they are fewer the levels of a tree."""
+    import numpy as np
+
+    steps, far = constants()["steps"], ranks / near
+    if op == "all_to_all":
+        return steps["start"] + (ranks - near) * constants()["direct"]["peer"]
+    rounds = 2 if op == "all_reduce" else 1
+    ring = rounds * ((far - 1) * steps["far"] + (ranks - far) * steps["near"])
+    tree = 2 * (np.log2(far) * steps["tree"] + (near - 1) * steps["near"])
+    return steps["start"] + (np.minimum(ring, tree) if op == "all_reduce" else ring)
 
 
 def _larger(a: Any, b: Any) -> Any:
