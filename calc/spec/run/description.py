@@ -74,10 +74,11 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
 
     @property
     def usual_execution(self) -> ExecutionName:
-        """The execution whose memory and time are told where none was named: attention in one kernel, and an engine
-        that serves compiles what it runs."""
+        """The execution whose memory and time are told where none was named: attention in one kernel; an engine that
+        serves compiles what it runs, and what a stack compiles that trains is compiled."""
         served = self.engine is not None and self.mode == "inference"
-        return self.execution or ("compiled" if served else "sdpa")
+        stacked = self.mode == "training" and self.stack is not None and self.stack.compiled
+        return self.execution or ("compiled" if served or stacked else "sdpa")
 
     @property
     def usual_optimizer(self) -> str:
