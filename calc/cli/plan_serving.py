@@ -14,8 +14,8 @@ from calc.output.notes import remark
 from calc.output.tables import Table, emit
 from calc.plan.serving import replicas_for, search_serving
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
+from calc.serve.constants import fitted_engines
 from calc.serve.launching import TOOLS, cautions, launch
-from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device

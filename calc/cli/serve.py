@@ -12,8 +12,8 @@ from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
 from calc.output.tables import emit
 from calc.serve.answer import Answer, answer, check_rate
+from calc.serve.constants import fitted_engines
 from calc.serve.layout import layout_of
-from calc.serve.rates import fitted_engines
 from calc.serve.service import Guessing, Service, service_of
 from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec

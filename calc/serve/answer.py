@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import Refused
+from calc.serve.constants import interval_of
 from calc.serve.machine import Machine
 from calc.serve.parts import Replicas, job_of, outcome
-from calc.serve.rates import interval_of
 from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
 from calc.serve.service import Service

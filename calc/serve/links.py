@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from calc.errors import Refused
+from calc.serve.constants import Fitted
 from calc.spec.hardware import Device
 from calc.time.cluster.crossing import carried, waiting
 from calc.time.cluster.links import adapter, domain_of
 from calc.time.models.collective import passes
-
-if TYPE_CHECKING:
-    from calc.serve.rates import Fitted
 
 HOSTED = 0.6
 """Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO

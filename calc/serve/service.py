@@ -9,13 +9,14 @@ from functools import cached_property
 from calc.errors import Refused
 from calc.serve.capacity import cache_room, cached_bytes
 from calc.serve.clock import StepClock
+from calc.serve.constants import LLAMA_CPP, Constants, Fitted, constants_of
 from calc.serve.formats import Format, cache_bits, served_format
 from calc.serve.layout import Layout
 from calc.serve.links import between_servers
 from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, at, rank_of
-from calc.serve.rates import LLAMA_CPP, Constants, Fitted, constants_of, rates_of, request_seconds
+from calc.serve.rates import rates_of, request_seconds
 from calc.serve.running import Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates

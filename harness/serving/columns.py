@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from calc.serve.capacity import sequences_that_fit
+from calc.serve.constants import Constants
 from calc.serve.formats import served_format
 from calc.serve.layout import Layout, layout_of
 from calc.serve.rank import Rank, rank_of
-from calc.serve.rates import MEASURED, Constants, family_of, rates_of, request_seconds
+from calc.serve.rates import MEASURED, family_of, rates_of, request_seconds
 from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
 from calc.serve.work import work_of

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from calc.serve.rates import FILE
+from calc.serve.constants import FILE
 from harness.serving.columns import Case, columns, predicted
 from harness.serving.robust import ROUNDS, fitted, weights
 from harness.serving.rows import ServedRow

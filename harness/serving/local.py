@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from calc.errors import Refused
+from calc.serve.constants import Constants
 from calc.serve.formats import served_format
 from calc.serve.layout import Layout
 from calc.serve.rank import Rank, at, rank_of
-from calc.serve.rates import Constants, rates_of
+from calc.serve.rates import rates_of
 from calc.serve.step import Rates, StepLoad, step_time
 from calc.serve.work import Work, work_of
 from calc.spec import ModelSpec

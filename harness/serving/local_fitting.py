@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calc.serve.rates import LLAMA_CPP, LOCAL
+from calc.serve.constants import LLAMA_CPP
+from calc.serve.rates import LOCAL
 from harness.serving.local import LocalCase, local_columns, local_speeds
 from harness.serving.robust import ROUNDS, fitted, weights
 

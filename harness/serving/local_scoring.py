@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from calc.serve.rates import constants, interval_of
+from calc.serve.constants import constants, interval_of
 from harness.serving.fitting import fitted_systems
 from harness.serving.local import LocalCase, LocalRow, local_speeds
 from harness.serving.scoring import FOLDS, errors_of

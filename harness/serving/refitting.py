@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
-from calc.serve.rates import FILE, Constants, constants, file_of
+from calc.serve.constants import FILE, Constants, constants, file_of
 from calc.spec import ModelSpec
 from harness.serving.columns import Case, case_of
 from harness.serving.expert_kernels import expert_tables, measured_experts

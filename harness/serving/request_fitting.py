@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.serve.answer import answer
-from calc.serve.rates import Constants, request_seconds
+from calc.serve.constants import Constants
+from calc.serve.rates import request_seconds
 from harness.serving.columns import Case
 from harness.serving.fitting import ENGINES, HIGHEST, TOLERANCE, TYPICAL, width
 from harness.serving.robust import fitted, weights

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calc.serve.answer import answer
+from calc.serve.constants import Constants, constants
 from calc.serve.layout import Layout, layout_of
-from calc.serve.rates import Constants, constants
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_loop
 from calc.spec import ModelSpec

@@ -7,10 +7,11 @@ import pytest
 from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.serve.answer import capacity_of
+from calc.serve.constants import Fitted, constants
 from calc.serve.formats import served_format
 from calc.serve.layout import layout_of
 from calc.serve.links import HOSTED, HOSTED_BEGINS
-from calc.serve.rates import Fitted, constants, rates_of
+from calc.serve.rates import rates_of
 from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, step_time
 from calc.spec.catalogue import load_device

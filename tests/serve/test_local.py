@@ -10,10 +10,11 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
+from calc.serve.constants import LLAMA_CPP, constants, constants_of
 from calc.serve.formats import served_format
 from calc.serve.layout import Layout
 from calc.serve.rank import rank_of
-from calc.serve.rates import LLAMA_CPP, constants, constants_of, rates_of
+from calc.serve.rates import rates_of
 from calc.serve.work import work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device

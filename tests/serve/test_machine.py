@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from calc.serve.constants import constants_of, fitted_engines
 from calc.serve.formats import served_format
 from calc.serve.machine import machine_rates
-from calc.serve.rates import SERIAL, constants_of, fitted_engines, rates_of
+from calc.serve.rates import SERIAL, rates_of
 from calc.spec.catalogue import load_device
 from calc.time.device.profile import read_profile
 from tests.reference import ROOT

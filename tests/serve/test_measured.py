@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from calc.architectures.models import load_model
+from calc.serve.constants import constants
 from calc.serve.layout import layout_of
-from calc.serve.rates import constants
 from calc.serve.service import service_of
 from harness.serving.columns import case_of
 from harness.serving.fitting import errors, fit, fitted_systems, start

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml
+from calc.serve.constants import FILE, constants, interval_of
 from calc.serve.expert_kernels import FILE as EXPERTS
-from calc.serve.rates import FILE, constants, interval_of, request_seconds
+from calc.serve.rates import request_seconds
 from harness.__main__ import cli
 from harness.serving.columns import columns
 from harness.serving.fitting import errors, fitted_systems, start

@@ -1,0 +1,86 @@
+"""Constants of servers that were fitted to measured ones, and what multiplies them for a kind of device or engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from calc.reading.files import parse_toml, read_text
+
+FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
+LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
+"""Engines whose kernels are of their own kind: their constants are in a file of their own."""
+MOST = 0.95
+"""Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
+Constants = Mapping[str, float]
+"""`name` or `name.kind` -> a constant; one of a kind multiplies the general one."""
+
+
+@cache
+def constants(file: Path = FILE) -> Constants:
+    """The fitted constants of the data file: `[name]` tables with `value`, and by kind what multiplies it."""
+    table = parse_toml(read_text(file), file.name)
+    return _flat(table["constants"])
+
+
+def _flat(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {
+        name if kind == "value" else f"{name}.{kind}": float(value)
+        for name, own in tables.items()
+        for kind, value in own.items()
+    }
+
+
+def file_of(engine: str) -> Path:
+    """The data file of an engine's constants."""
+    return FILE.with_name("llama_cpp.toml") if engine in LLAMA_CPP else FILE
+
+
+def constants_of(engine: str) -> Constants:
+    """The fitted constants by which an engine is predicted."""
+    return constants(file_of(engine))
+
+
+def fitted_engines() -> list[str]:
+    """The engines whose overheads are fitted to measured servers, sorted."""
+    servers = (name.removeprefix("step.") for name in constants() if name.startswith("step."))
+    return sorted((*servers, *LLAMA_CPP))
+
+
+@cache
+def judged() -> Constants:
+    """What kinds that no row tells of are taken to be, as multiples of the fitted constants."""
+    return _flat(parse_toml(read_text(FILE), FILE.name)["judged"])
+
+
+class Fitted(NamedTuple):
+    """Fitted constants, each a general one times what it is multiplied with for its kinds (a family, an engine)."""
+
+    known: Constants
+
+    def of(self, name: str, *kinds: str) -> float:
+        """The constant `name` for all of these kinds together."""
+        value = self.known[name]
+        for kind in kinds:
+            value *= of_kind(self.known, f"{name}.{kind}")
+        return value
+
+    def share(self, name: str, *kinds: str) -> float:
+        """The same of a share of a datasheet's figure, which none exceeds."""
+        return min(self.of(name, *kinds), MOST)
+
+
+def of_kind(known: Constants, name: str) -> float:
+    """What multiplies a constant for one kind: fitted, judged, or nothing."""
+    found = known.get(name)
+    return judged().get(name, 1.0) if found is None else found
+
+
+def interval_of(name: str, engine: str) -> tuple[float, float, float]:
+    """level, and the multiples of a predicted mean between which as many measured ones lie: of systems that constants
+    were not fitted to in turn."""
+    file = file_of(engine)
+    own = parse_toml(read_text(file), file.name)["interval"]
+    return own["level"], *own[name]
