@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Node, Stack
+from calc.spec import Embedding, Mla, Node, Stack
 from reference_models.ahead import ahead_of_groups
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
@@ -49,6 +49,7 @@ class StackOfLayers(nn.Module):
     # Any: nn.Module knows its children only at run time. `layers` is a ModuleList of Layer.
     embedding: Any
     layers: Any
+    tuned: Tensor
 
     def __init__(self, spec: Stack, vocab_size: int | None, d_source: int = 0) -> None:
         super().__init__()
@@ -70,6 +71,10 @@ class StackOfLayers(nn.Module):
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
         self.lends = any(_borrows(node) for layer in self.layers for node in (*layer.group.mixers, layer.group.channel))
+        mixers = (mixer for group in spec.layers for mixer in group.mixers)
+        self.tunes = next((m.d_rope for m in mixers if isinstance(m, Mla) and m.d_rope and m.rope.tuned), None)
+        if self.tunes is not None:
+            self.register_buffer("tuned", torch.zeros(self.tunes // 2))
         for module in self.layers.modules():
             if isinstance(module, MixtureOfExperts) and module.spec.by_token and vocab_size is not None:
                 module.add_table(vocab_size)
@@ -170,6 +175,8 @@ class StackOfLayers(nn.Module):
             step = replace(step, distances=self.distances_norm(vectors) if self.distances.spec.normed else vectors)
         if self.lends:
             step = replace(step, lent={})
+        if self.tunes is not None:
+            step = replace(step, tuned=self.tuned)
         if any(group.shared_block is not None or group.beside is not None for group in self.spec.layers):
             step = replace(step, embedded=x)
         nothing: Sequence[None] = [None] * len(self.layers)

@@ -45,6 +45,7 @@ class Step:
         own_input: [batch, seq, d_per_layer], what this layer alone reads.
     narrow: what norms read of a stream in fp32, where the model is in another format; None: as it is.
     deep, image_at: what the vision tower adds behind the first layers, one tensor a layer, and at which tokens.
+    tuned: [pairs], of what each frequency of rotary positions is multiplied with the logarithm (Mistral Large 4).
     embedded: [batch, seq, d_model], what entered the first layer, where layers read it too (Zamba2, DeBERTa-v2).
     stream: [batch, seq, d_model], what the block's input was before its norm. layer, n_layers: the number of the layer
         that runs, from 0, and how many there are.
@@ -90,6 +91,7 @@ class Step:
     deep: Sequence[Tensor] = ()
     image_at: Tensor | None = None
     embedded: Tensor | None = None
+    tuned: Tensor | None = None
     stream: Tensor | None = None
     layer: int = 0
     n_layers: int = 1

@@ -49,9 +49,6 @@ def spec(cfg: Config) -> ModelSpec:
     """
     n_layers, norm = cfg.layers("num_hidden_layers"), rms_norm(cfg, 1e-5)
     without_further_tokens(cfg, "num_nextn_predict_layers")
-    cfg.notes.append(
-        "what frequencies of rotary positions are multiplied with is a buffer, and 1 in the reference model"
-    )
     turned = with_rope(cfg, n_layers)
     kinds = mlp_kinds(cfg, dense_then_moe(cfg, n_layers, first=1))
     each = zip(turned, _owners(cfg, turned), has_indexer(cfg, n_layers), kinds, strict=True)
@@ -80,7 +77,8 @@ def _mixer(cfg: Config, norm: Norm) -> Mla:
     """That of a layer with positions, latents of its own and an indexer, which reads what attention reads."""
     index = {"q_norm": Norm(kind="layernorm", bias=True, eps=1e-6), "head_temperature": True}
     own = {"q_rank": None, "head_temperature": True, "norm": norm, "default": DEFAULT}
-    return indexed_attention(cfg, n_heads=32, interleaved=True, index=index, **own)
+    mixer = indexed_attention(cfg, n_heads=32, interleaved=True, index=index, **own)
+    return mixer.model_copy(update={"rope": mixer.rope.model_copy(update={"tuned": True})})
 
 
 def _of_layer(mixer: Mla, layer: _Layer) -> Mla:

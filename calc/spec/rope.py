@@ -82,6 +82,8 @@ class Rope(Node):
     proportional: angles are spaced as if the whole head turned, and value i pairs with the one half a head behind it;
         pairs past `fraction` of them stand still (Gemma 4).
     backwards: pairs turn the other way round (nanochat).
+    tuned: each frequency is multiplied with a number of its own, exp(alpha), whose alphas are learned and stand in one
+        buffer of the model, no parameter (Mistral Large 4).
     joined: heads are put together of what turns and what does not, even where all of it turns (Phi-3).
     """
 
@@ -93,6 +95,7 @@ class Rope(Node):
     inputs: bool = False
     plane: Plane | None = None
     backwards: bool = False
+    tuned: bool = False
     joined: bool = False
 
     @model_validator(mode="after")

@@ -66,7 +66,7 @@ class LatentAttention(nn.Module):
     def __init__(self, spec: Mla, d_model: int) -> None:
         super().__init__()
         supported(spec, *FIELDS)
-        supported(spec.rope, *BY_TOKEN)
+        supported(spec.rope, *BY_TOKEN, "tuned")
         self.spec = spec
         self.absorbed = False
         d_query = spec.d_nope + spec.d_shared
@@ -116,7 +116,7 @@ class LatentAttention(nn.Module):
         new = self._latents(x, step) if spec.kv == "own" else {}
         half: tuple[Tensor, ...] = ()
         if spec.indexer is not None:
-            half = rotation(spec.rope, spec.d_shared, step.positions) if spec.position == "rope" else ()
+            half = rotation(spec.rope, spec.d_shared, step.positions, step.tuned) if spec.position == "rope" else ()
             new["index"] = self.indexer.cached(x, step, *half)
         cached, numbers = self._with_earlier(x, new, step, cache)
         mask = step.mask(seq, numbers, causal=True)

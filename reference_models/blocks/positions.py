@@ -33,8 +33,10 @@ def sinusoidal(positions: Tensor, width: int, order: Sinusoid = "alternating") -
     return both[..., :width]
 
 
-def rotation(rope: Rope, d_head: int, positions: Tensor) -> tuple[Tensor, Tensor]:
+def rotation(rope: Rope, d_head: int, positions: Tensor, tuned: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every pair's angle, [batch or 1, 1, seq, pairs] each, for heads of width d_head.
+
+    tuned: [pairs], of what each pair's frequency is multiplied with the logarithm (`Rope.tuned`).
 
     Two scalings (dynamic, longrope) turn by the length of the longest sequence of the batch so far, this pass included.
     With a cache, keys stay as they were turned: a sequence that is decoded past the original length then holds keys
@@ -45,6 +47,7 @@ def rotation(rope: Rope, d_head: int, positions: Tensor) -> tuple[Tensor, Tensor
     remembered.
     """
     frequencies, factor = rope_frequencies(rope, d_head, positions.device, positions.max() + 1)
+    frequencies = frequencies if tuned is None else frequencies * tuned.float().exp()
     angles = positions[:, None, :, None].float() * frequencies
     return angles.cos() * factor, angles.sin() * (-factor if rope.backwards else factor)
 
@@ -121,7 +124,7 @@ def _once(
 
 def _laid_angles(rope: Rope, d_head: int, step: Step) -> tuple[Tensor, Tensor]:
     dtype = torch.float32 if step.stream is None else step.stream.dtype
-    cos, sin = rotation(rope, d_head, step.positions)
+    cos, sin = rotation(rope, d_head, step.positions, step.tuned)
     return laid(cos, rope.interleaved).to(dtype), laid(sin, rope.interleaved).to(dtype)
 
 

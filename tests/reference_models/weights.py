@@ -23,6 +23,7 @@ BUFFERS = {
     ("e_score_correction_bias", "expert_bias", "balancing_biases"): "correction",
     ("layer_scalar",): "out_scale",
     ("tid2eid",): "table",
+    ("rotary_emb.alpha",): "tuned",
 }
 """Numbers that are learned or set and yet no parameters: their name -> ours."""
 
