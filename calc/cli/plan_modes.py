@@ -40,7 +40,7 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
         raise Refused("--from", f"a launch file of {tool.name}", source[:80])
     read = tool.read(read_text(path, LONGEST), path.name)
     if read.unread:
-        click.echo(f"note: not read, as no plan depends on it: {', '.join(read.unread)}", err=True)
+        click.echo(f"note: not read, as no setting of that name is known to make a plan: {', '.join(read.unread)}", err=True)
     described = question_of(question, read)
     if len(described.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")

@@ -49,7 +49,10 @@ class GlobalBatch(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text, field = str(value).strip(), param.opts[0] if param else "value"
-        parse_tokens(text.removesuffix("seq"), field, 1)
+        try:
+            parse_tokens(text.removesuffix("seq"), field, 1)
+        except Refused as refused:
+            raise Refused(field, f"{refused.expected}: tokens, as 4Mi, or sequences, as 512seq", text) from None
         return text
 
 

@@ -77,7 +77,8 @@ def search_grid(
             continue
         built.append((sizes, made, params))
     if not built:
-        raise Refused("--model-grid", "a grid with a shape that is divisible and within the budget", f"{ruled}")
+        found = ", ".join(f"{shapes:,} {why}" for why, shapes in ruled.items() if shapes) or "no shape"
+        raise Refused("--model-grid", "a grid with a shape that is divisible and within the budget", found)
     built.sort(key=lambda each: -each[2])
     ruled["smaller than others"] = max(len(built) - MOST, 0)
     how = find(law)

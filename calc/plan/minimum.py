@@ -9,6 +9,7 @@ from calc.errors import Refused
 from calc.plan.answer import Answer
 from calc.plan.checks import REASONS, possible
 from calc.plan.leaders import at
+from calc.plan.planning import with_offload
 from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
 from calc.plan.room import room_of, run_of_rows
 from calc.plan.space import chunks, ranks, structures
@@ -37,7 +38,8 @@ def least_that_works(question: Question, found: Answer) -> str:
         held = f"a machine of {question.cluster.name} has no more than {room} for what each GPU keeps on the host"
     else:
         return f"plans fit, but none has a time: {'; '.join(found.unread) or REASONS['time']}"
-    enough = doubled_until_fits(question, max(question.gpus))
+    several = [doubled_until_fits(each, max(question.gpus)) for each in (question, with_offload(question)) if each]
+    enough = min(filter(None, several), default=None)
     more = f"{enough:,} GPUs would be enough" if enough else "no number of GPUs that was tried is enough"
     return f"nothing fits: {held}; {more}"
 
