@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait as wait_for
@@ -29,9 +31,11 @@ CHOICE = 14
 
 @dataclass(eq=False)
 class _Process:
-    """One process. kinds: of the chunks that it has been given so far, by `Job.kind`."""
+    """One process. ready: done once it knows its work. kinds: of the chunks that it has been given so far, by
+    `Job.kind`."""
 
     pool: ProcessPoolExecutor
+    ready: Future[None]
     children: list[Any]
     under_way: dict[Future[Part], tuple[int, Any]] = field(default_factory=dict)
     kinds: set[Any] = field(default_factory=set)
@@ -46,6 +50,7 @@ class Processes:
 
     def __init__(self, job: Job, count: int) -> None:
         self._job = job
+        self._work = pickle.dumps((job.work, job.shared))
         self._waiting: dict[int, Any] = {}
         self._begun: Counter[int] = Counter()
         self._processes: list[_Process] = []
@@ -81,7 +86,7 @@ class Processes:
 
     def close(self) -> None:
         for each in self._processes:
-            idle = not each.under_way
+            idle = each.ready.done() and not each.under_way
             each.pool.shutdown(wait=idle, cancel_futures=True)
             if not idle:
                 _end(each)
@@ -89,9 +94,12 @@ class Processes:
     def _open(self) -> _Process:
         others = {child.pid for child in active_children()}
         # Forked processes would share locks with threads that they do not have.
-        pool = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._job.work, self._job.shared))
-        pool.submit(os.getpid)  # which starts it
-        return _Process(pool, [child for child in active_children() if child.pid not in others])
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _begin)
+        with _deaf():
+            # Which starts it. Its work goes the way of chunks, whose pipe a thread fills: arguments of `_begin` would
+            # hold this one up until all is imported there, and for ever where it ends before.
+            ready = pool.submit(_learn, self._work)
+        return _Process(pool, ready, [child for child in active_children() if child.pid not in others])
 
     def _hand_out(self) -> None:
         """Give processes that have room a chunk that suits them, the idlest first."""
@@ -147,22 +155,35 @@ def _end(each: _Process) -> None:
         child.join()
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C waits until the end of this; processes that are started in it never hear it, not even as they begin."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _OWN: list[tuple[Work, Any]] = []
 """In a worker: what it does, and what all its chunks share."""
 
 
-def _begin(work: Work, shared: Any) -> None:
+def _begin() -> None:
     """What a worker does first. Ctrl-C is for its parent to hear, with whom it ends, however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
     threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    _OWN.append((work, shared))
 
 
 def _end_with(parent: int) -> None:
     wait_for([parent])
     os._exit(1)
+
+
+def _learn(work: bytes) -> None:
+    _OWN.append(pickle.loads(work))
 
 
 def _run(chunk: Any) -> Part:
