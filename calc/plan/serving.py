@@ -133,7 +133,10 @@ def _loads(wish: Wish, service: Service) -> Iterator[ServingPlan]:
 
 
 def _apart(wish: Wish, services: Sequence[Service]) -> Iterator[ServingPlan]:
-    """Readers of prompts beside makers of answers on the same kind of device, as many of each as keep both busy."""
+    """Readers of prompts beside makers of answers on the same kind of device, as many of each as keep both busy; none
+    where readers' first tokens are all."""
+    if wish.output <= 1:
+        return
     for device in {service.device.name for service in services}:
         own = [service for service in services if service.device.name == device]
         readers = sorted(
@@ -150,16 +153,16 @@ def _reading(wish: Wish, service: Service) -> Iterator[ServingPlan]:
 
 
 def _making(wish: Wish, service: Service) -> Iterator[ServingPlan]:
-    """Answers behind prompts that others have read: one token of each is left to read."""
+    """Answers behind prompts that others have read, from the second token on, which waits for the step under way."""
     import numpy as np
 
     most = service.running(wish.input, wish.output)
     loads = np.array([load for load in LOADS if load < most] + [min(most, LOADS[-1])])
-    found = steady_of(service, wish.input + 1.0, wish.output, loads, cached=float(wish.input))
+    found = steady_of(service, wish.input, wish.output, loads, cached=float(wish.input))
     price = None if wish.prices is None else wish.prices[service.device.name]
     for i, load in enumerate(loads):
-        requests = float(found.requests[i])
-        yield ServingPlan((service,), float(load), 0.0, float(found.tpot[i]), requests, wish.output, price)
+        requests, tpot = float(found.requests[i]), float(found.e2e[i]) / (wish.output - 1)
+        yield ServingPlan((service,), float(load), 0.0, tpot, requests, wish.output, price)
 
 
 def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[ServingPlan]:

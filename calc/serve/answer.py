@@ -39,7 +39,7 @@ class Answer:
 
 def steady_of(service: Service, input: float, output: float, concurrency: Any, cached: float = 0.0) -> Steady:
     """The steady state of one replica in closed form; a column of concurrencies gives columns. cached: tokens of each
-    prompt that are in the cache already."""
+    prompt that are in the cache already; all of them where others took the request, read it and gave a first token."""
     guess = service.guessing
     point = OperatingPoint(
         input,
@@ -53,7 +53,7 @@ def steady_of(service: Service, input: float, output: float, concurrency: Any, c
         ahead=float(service.engine.ahead),
     )
     lengths = lengths_of(service.rank, input, output, cached)
-    request = service.request_seconds(input)
+    request = service.request_seconds(input) if cached < input else 0.0
     return steady(service.rank, service.rates, point, lengths, request, float(service.engine.mixed))
 
 
@@ -106,7 +106,9 @@ def _capacity(service: Service, decode: Service | None, input: float, output: fl
     if decode is None:
         return capacity_of(service, input, output) * service.layout.replicas
     reads = capacity_of(service, input, 1.0) * service.layout.replicas
-    return min(reads, capacity_of(decode, input + 1.0, output, cached=input) * decode.layout.replicas)
+    if output <= 1:
+        return reads
+    return min(reads, capacity_of(decode, input, output, cached=input) * decode.layout.replicas)
 
 
 def _together(service: Service, workload: Workload, workers: Workers) -> list[Simulated]:

@@ -11,6 +11,7 @@ import math
 from collections import deque
 
 from calc.serve.clock import Piece, StepClock
+from calc.serve.gaps import Gaps
 from calc.serve.pages import Pages
 from calc.serve.prefixes import Prefixes
 from calc.serve.requests import Request
@@ -18,9 +19,7 @@ from calc.serve.running import Rules, Running
 
 
 class Server:
-    """A server, its clock and its pages. time: until when it is busy. gaps: seconds between two tokens of a sequence,
-    or the tokens of two steps where several are accepted, each with how many there were. told: when those that decode
-    got their last token, but for `fresh` ones, which got theirs when their prompt was read."""
+    """A server, its clock, its pages and the gaps between tokens. time: until when it is busy."""
 
     def __init__(self, clock: StepClock, rules: Rules, shared: Prefixes | None = None) -> None:
         self.clock, self.rules, self.pages = clock, rules, Pages(rules, shared)
@@ -29,8 +28,7 @@ class Server:
         self.reading: deque[Running] = deque()
         self.decoding: list[tuple[int, int, Running]] = []
         self.context = 0.0
-        self.gaps: list[tuple[float, int]] = []
-        self.told, self.fresh = 0.0, list[Running]()
+        self.gaps = Gaps()
         self.preemptions = 0
         self.gave_way = False
         self.looks, self.laid, self.newest = 0, 0, -1
@@ -99,18 +97,21 @@ class Server:
                 one.request.cached = one.read
             if one.request.scheduled is None:
                 one.request.scheduled = self.time
-            self.reading.append(one)
+            if one.read < one.prompt:
+                self.reading.append(one)
+            else:
+                self._decodes(one)  # its keys and values are here: it is a token as any other's, and no prompt
 
     def _pieces(self) -> list[tuple[Running, Piece]]:
         """What of the prompts the next step reads."""
         rules, found = self.rules, list[tuple[Running, Piece]]()
         left = rules.budget - (math.ceil(len(self.decoding) * self.clock.drafted) if rules.mixed else 0)
         for one in self.reading:
-            rest = max(one.prompt - one.read, 1)
+            rest = one.prompt - one.read
             if left <= 0 or (not rules.chunked and found and rest > left):
                 break
             now = min(rest, left) if rules.chunked else rest
-            found.append((one, Piece(min(one.read, one.prompt - 1), now, now == rest)))
+            found.append((one, Piece(one.read, now, now == rest)))
             left -= now
         return found
 
@@ -141,21 +142,24 @@ class Server:
         if request.first is None:
             request.first = self.time
         else:
-            self.gaps.append((self.time - one.told, 1))
+            self.gaps.again(one, self.time)
         one.told = self.time
         one.left -= 1
-        one.context = one.prompt + 1
         if one.left == 0:
-            self.pages.give_back(one, one.context)
+            self.pages.give_back(one, one.prompt + 1)
             request.last = self.time
             return [request]
-        one.begun = self.steps
-        one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
-        heapq.heappush(self.decoding, (one.finish, request.number, one))
-        self.context += one.context
-        self.fresh.append(one)
-        self.pages.begin(one)
+        self._decodes(one)
         return []
+
+    def _decodes(self, one: Running) -> None:
+        """A sequence whose prompt is in the cache gets a token in every step from now on."""
+        one.context, one.begun = one.prompt + 1, self.steps
+        one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
+        heapq.heappush(self.decoding, (one.finish, one.request.number, one))
+        self.context += one.context
+        self.gaps.begin(one)
+        self.pages.begin(one)
 
     def _mean_context(self) -> float:
         return self.context / len(self.decoding)
@@ -200,10 +204,7 @@ class Server:
         _, _, one = self.decoding[at]
         del self.decoding[at]
         heapq.heapify(self.decoding)
-        if one in self.fresh:
-            self.fresh.remove(one)
-        else:
-            one.told = self.told
+        self.gaps.give_way(one)
         now = one.tokens(self.steps, self.rules.accepted)
         self._out(one, now)
         made = min(max(now - one.context, 0), one.left - 1)
@@ -218,7 +219,7 @@ class Server:
         self.pages.grow(self.decoding, self.steps, count)
         before, each = self.steps, self.rules.accepted
         self.steps += count
-        self._count_gaps(count, seconds / count)
+        self.gaps.passed(self.time, count, seconds / count, len(self.decoding))
         if each == 1.0:
             self.context += count * len(self.decoding)
         else:
@@ -231,18 +232,6 @@ class Server:
             one.request.last = self.time
             done.append(one.request)
         return done
-
-    def _count_gaps(self, count: int, each: float) -> None:
-        """So many steps of `each` seconds have passed: the first of them ends what everyone waited for its next token,
-        in steps of others' prompts too."""
-        came, old = self.time - (count - 1) * each, len(self.decoding) - len(self.fresh)
-        self.gaps += [(came - one.told, 1) for one in self.fresh]
-        if old:
-            self.gaps.append((came - self.told, old))
-        if count > 1:
-            self.gaps.append((each, (count - 1) * len(self.decoding)))
-        self.told = self.time
-        self.fresh.clear()
 
     def _out(self, one: Running, tokens: int) -> None:
         """A sequence decodes no more."""

@@ -169,7 +169,7 @@ def summed(clients: _Clients, prefill: Sequence[Server], decode: Sequence[Server
     return Simulated(
         requests=clients.requests,
         seconds=max((each.last or 0.0 for each in answered), default=start) - start,
-        gaps=tuple(gap for server in decode for gap in server.gaps),
+        gaps=tuple(gap for server in decode for gap in server.gaps.seen),
         peak_blocks=sum(server.pages.peak for server in decode),
         blocks=sum(server.rules.blocks for server in decode),
         preemptions=sum(server.preemptions for server in everyone),

@@ -15,15 +15,18 @@ from calc.serve.step import Rates, StepLoad, step_time
 
 ROUNDS = 8
 """Iterations of D, each of which leaves a tenth of the distance or less."""
+LEAST = 1e-9
+"""Tokens that stand for none where something is divided by them."""
 
 
 class OperatingPoint(NamedTuple):
-    """Numbers, or columns: tokens of prompts (of which `cached` have their keys and values already) and of answers,
-    requests under way on one replica, tokens of one step, sequences that run at once at most; and where something
-    guesses ahead, tokens that a sequence gets in a step (`accepted`) of those it runs (`drafted`). together: how
-    many requests come at once, as a power of those under way: 0 where they come one by one, more where those of one
-    length began together, and so end together. polls: steps between two looks at who has come. ahead: 1 where a step is
-    laid while another runs, so that who comes waits for one more."""
+    """Numbers, or columns: tokens of prompts (of which `cached` have their keys and values already; all of them
+    where others have read it and given the first token) and of answers, requests under way on one replica, tokens
+    of one step, sequences that run at once at most; and where something guesses ahead, tokens that a sequence gets
+    in a step (`accepted`) of those it runs (`drafted`). together: how many requests come at once, as a power of
+    those under way: 0 where they come one by one, more where those of one length began together, and so end
+    together. polls: steps between two looks at who has come. ahead: 1 where a step is laid while another runs, so
+    that who comes waits for one more."""
 
     input: Any
     output: Any
@@ -102,7 +105,7 @@ def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, req
     now = _at(rank, rates, point, lengths, mixed, decoding, held)
     under_way = after * now.tpot + now.reading + request
     # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
-    alone = np.minimum(held / under_way, now.prompt / (point.input - point.cached) * rank.dp / now.full)
+    alone = np.minimum(held / under_way, now.prompt / _unread(point) * rank.dp / now.full)
     requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
     requests = np.maximum(requests, 1e-300)
     reading = np.maximum(held / requests - after * now.tpot - request, now.reading)
@@ -139,17 +142,25 @@ def _at(
     least = np.minimum(np.maximum(least, (point.polls > 1) * arriving * point.polls), free)
     prompt = np.minimum(np.maximum(arriving, least), free)
     full = step_of(rank, rates, point, lengths, mixed * own, prompt)
-    part = arriving / prompt
+    part = arriving / np.maximum(prompt, LEAST)
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
     waits = ((step + (point.polls - 1) * plain) / 2 + point.ahead * step) * (1 - 1 / np.maximum(held, 1.0))
-    most = free * after / new * rank.dp
-    return _Reading(tpot, waits + np.maximum(new / free, 1.0) * full, part, plain, full, most, prompt)
+    most = free * after / _unread(point) * rank.dp
+    reading = (new > 0) * np.maximum(new / free, 1.0) * full
+    return _Reading(tpot, waits + reading, part, plain, full, most, prompt)
+
+
+def _unread(point: OperatingPoint) -> Any:
+    """Tokens of a prompt that are to be read, and next to none where others have read it all."""
+    import numpy as np
+
+    return np.maximum(point.input - point.cached, LEAST)
 
 
 def step_of(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
     """Seconds of a step with so many decoding sequences and tokens of prompts on each rank of attention."""
-    share = prompt / (point.input - point.cached)
+    share = prompt / _unread(point)
     load = StepLoad(
         decoding,
         prompt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -32,8 +33,16 @@ RULES = st.builds(
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 2)), min_size=1, max_size=25)
 
 
-def finished(server: Server, requests: list[Request]) -> list[Request]:
-    """Everything through a server, looked at after every step."""
+def handed_over(server: Server, request: Request) -> None:
+    """A request whose prompt others have read: its first token came when it did."""
+    request.first, request.scheduled = request.sent, request.sent
+    server.add(request, read=request.input, left=request.output - 1)
+
+
+def finished(
+    server: Server, requests: list[Request], give: Callable[[Server, Request], object] = Server.add
+) -> list[Request]:
+    """Everything through a server, looked at after every step. give: how it gets a request."""
     waiting = sorted(requests, key=lambda each: each.sent)
     done: list[Request] = []
     for _ in range(100_000):
@@ -42,7 +51,7 @@ def finished(server: Server, requests: list[Request]) -> list[Request]:
         if server.idle:
             server.time = max(server.time, waiting[0].sent)
         while waiting and waiting[0].sent <= server.time:
-            server.add(waiting.pop(0))
+            give(server, waiting.pop(0))
         before = server.time
         done += server.advance(waiting[0].sent if waiting else float("inf"))
         assert server.time >= before
@@ -75,9 +84,32 @@ def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, flo
         assert each.sent <= each.scheduled < each.first <= each.last
         assert (each.output == 1) == (each.first == each.last)
     waited = sum((each.last or 0.0) - (each.first or 0.0) for each in done)
-    assert sum(seconds * count for seconds, count in server.gaps) == pytest.approx(waited)
+    assert sum(seconds * count for seconds, count in server.gaps.seen) == pytest.approx(waited)
     if rules.accepted == 1:
-        assert sum(count for _, count in server.gaps) == sum(each.output - 1 for each in done)
+        assert sum(count for _, count in server.gaps.seen) == sum(each.output - 1 for each in done)
+
+
+@settings(max_examples=200)
+@given(RULES, LENGTHS)
+def test_answers_behind_prompts_of_others_all_end(rules: Rules, lengths: list[tuple[int, int, float]]) -> None:
+    server = Server(CLOCK, rules)
+    requests = [Request(i, sent, input, output + 1) for i, (input, output, sent) in enumerate(lengths)]
+    done = finished(server, requests, handed_over)
+    assert len(done) + sum(each.refused for each in requests) == len(requests)
+    assert server.pages.used == sum(server.pages.phases) == 0
+    waited = sum((each.last or 0.0) - each.sent for each in done)
+    assert sum(seconds * count for seconds, count in server.gaps.seen) == pytest.approx(waited)
+    if rules.accepted == 1:
+        assert sum(count for _, count in server.gaps.seen) == sum(each.output - 1 for each in done)
+    assert server.preemptions or not server.busy["reading"]
+
+
+def test_an_answer_behind_a_prompt_of_others_is_steps_of_answers() -> None:
+    """Nothing of it is read: the second token comes a step of one sequence after it came, as do all others."""
+    server = Server(CLOCK, Rules(8192, 8, 16, 10_000, mixed=True, chunked=True))
+    one = Request(0, 0.0, 1000, 4)
+    finished(server, [one], handed_over)
+    assert one.last == pytest.approx(sum(CLOCK.seconds(1, 1000.0 + n) for n in (1, 2, 3)), rel=1e-6)
 
 
 @settings(max_examples=200)

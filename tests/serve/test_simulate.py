@@ -43,6 +43,23 @@ def test_closed_form(input: int, output: int, concurrency: int, engine: str) -> 
     assert tpot == pytest.approx(float(expected.tpot), rel=0.03)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("output", [11, 500])
+def test_closed_form_of_answers_behind_prompts_of_others(engine: str, output: int) -> None:
+    """A server of answers in the steady state that its clients keep: readers that take no time."""
+    service, workload = llama(engine=engine), closed_loop(32, 1000, output, 960, spread=1.0, seed=3)
+    tokens = workload.mean_input + workload.mean_output
+    quick = dict.fromkeys(("streaming", "wide", "prompts", "pass_rate"), 1e30) | {"kernel": 0.0, "eager": 0.0}
+    reader = replace(service, measured=service.rates._replace(**quick, step=0.0))
+    apart = Apart([reader.server(tokens)], [service.server(tokens)], lambda request: 0.0)
+    run = simulate_apart(workload, apart, lambda request: 0.0)
+    expected = steady_of(service, workload.mean_input, workload.mean_output, 32.0, cached=workload.mean_input)
+    done = sorted(run.answered, key=lambda each: each.last or 0.0)[240:720]
+    seen = float(expected.e2e) / (workload.mean_output - 1)
+    waited = sum((each.last or 0.0) - (each.first or 0.0) for each in done)
+    assert waited / sum(each.output - 1 for each in done) == pytest.approx(seen, rel=0.03)
+
+
 def test_answers_of_one_token_are_prompts_alone() -> None:
     """No more of them than steps hold, however many wait; as the simulation has it."""
     service = llama()
