@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from calc.blocks.build import source_length
 from calc.errors import Refused
 from calc.memory.cache import cache_on
 from calc.memory.rank import Rank
@@ -75,7 +76,7 @@ def phase_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
     if run.trains:
         return memory_ranks(spec, run)
     if run.phase == "decode":
-        return [rank.during("decode") for rank in servers(spec, run.changed(seq=run.context + 1))]
+        return [rank.during("decode") for rank in servers(spec, _with_token(spec, run))]
     found = servers(spec, run.changed(logits="all") if run.phase == "forward" else run)
     ranks = [rank.during("prefill" if spec.decodes else "pass") for rank in found]
     return [_without_cache(rank) for rank in ranks] if run.phase == "forward" else ranks
@@ -90,12 +91,18 @@ def phase_memory(spec: ModelSpec, run: Run, budget: int | None) -> PhaseMemory:
     live = found.live
     once = None
     if run.phase == "decode":
-        once = Verdict(tuple(servers(spec, run.changed(seq=run.context + 1)))).worst.peak
+        once = Verdict(tuple(servers(spec, _with_token(spec, run)))).worst.peak
     host = int(most_needed(found.ranks).host)
     room = None if run.cluster is None else run.cluster.host_room(run.gpus)
     return PhaseMemory(
         found.worst.peak, _held(spec, run), budget, live, "", once, host, None if room is None else int(room)
     )
+
+
+def _with_token(spec: ModelSpec, run: Run) -> Run:
+    """The run of sequences that have their next token too; what an encoder has read is as long as it was before."""
+    source = source_length(spec, run.seq) if run.source_seq is None else run.source_seq
+    return run.changed(seq=run.context + 1, source_seq=source)
 
 
 def _without_cache(rank: Rank) -> Rank:
@@ -108,6 +115,6 @@ def _held(spec: ModelSpec, run: Run) -> int:
     kinds = stages(spec, run)
     if run.trains:
         return max(int(each.weights + each.gradients + each.optimizer) for each in states(spec, run, kinds))
-    cached = {"prefill": run, "decode": run.changed(seq=run.context + 1)}.get(run.phase)
+    cached = {"prefill": run, "decode": _with_token(spec, run)}.get(run.phase)
     caches = [0 if cached is None else cache_on(spec, cached, stage) for stage in kinds]
     return max(int(weights_held(spec, run, stage) + cache) for stage, cache in zip(kinds, caches, strict=True))
