@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import pytest
@@ -36,16 +37,20 @@ def exchanged(name: str, stack: Stack, **words: Any) -> list[float]:
 
 @pytest.mark.parametrize("ranks", [2, 8, 64])
 def test_a_token_goes_once_to_each_rank_of_its_experts(ranks: int) -> None:
-    """8 experts drawn evenly lie on ranks (1 - (1 - 1 / ranks)^8) of them."""
+    """8 of 128 experts miss a rank where all are among those of the others."""
     once, each = (exchanged("qwen3-30b-a3b", changed(once_a_rank=way), dp=64, ep=ranks) for way in (True, False))
-    part = ranks * (1 - (1 - 1 / ranks) ** 8) / 8
+    part = ranks * (1 - comb(128 - 128 // ranks, 8) / comb(128, 8)) / 8
     assert once == pytest.approx([size * part for size in each])
 
 
 def test_a_router_of_groups_reaches_their_ranks_alone() -> None:
-    """DeepSeek-V3 picks 8 experts in 4 of 8 groups: of 64 ranks those of half, 32."""
+    """DeepSeek-V3 picks 8 of the 128 experts in 4 of 8 groups: of 64 ranks with 4 each those of half, 32. The module
+    for a further token routes as layers do, and sends as much."""
     once, each = (exchanged("deepseek-v3", changed(once_a_rank=way), dp=64, ep=64) for way in (True, False))
-    assert once == pytest.approx([size * 32 * (1 - (31 / 32) ** 8) / 8 for size in each])
+    part = 32 * (1 - comb(124, 8) / comb(128, 8)) / 8
+    assert once == pytest.approx([size * part for size in each])
+    further = exchanged("deepseek-v3", changed(once_a_rank=True), dp=64, ep=64, mtp=True)
+    assert further == pytest.approx(once * 2)
 
 
 def launched(stack: Stack, **words: Any) -> float:

@@ -34,6 +34,8 @@ class ExchangeModel(Roofline):
         """Bytes to other ranks; of each token, one row of numbers to each rank that it visits."""
         import numpy as np
 
+        # Ranks drawn with replacement, fewer than top_k distinct experts lead to (`calc.time.step.places_visited`): the
+        # constants of profiles were fitted to rows counted so, and are only right with them.
         visited = shape["ranks"] * (1 - (1 - 1 / shape["ranks"]) ** shape["top_k"])
         away = visited * (1 - 1 / shape["ranks"])
         nbytes = shape["tokens"] * away * shape["hidden"] * self.limits.itemsize

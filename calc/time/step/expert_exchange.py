@@ -13,6 +13,7 @@ from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import Kernel, Send
 from calc.time.models.collective import Collective
 from calc.time.step.messages import after, width_sent
+from calc.time.step.places_visited import places_visited
 from calc.trace.part import Leaf
 
 
@@ -29,20 +30,21 @@ def of_experts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float
 def _exchange(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Kernel:
     """Tokens to the ranks of their experts, or what these made of them back."""
     sent = leaf.op.outputs if leaf.op.function == "dispatch" else leaf.op.inputs
+    channel = _routed(leaf, spec)
     # Tensor-parallel ranks that divide the stream send a part of its tokens each.
     size = (
         float(sent[0].elements)
-        * _computed(spec, leaf.group)
+        * _computed(channel)
         / run.cp
         * width_sent(run)
         / (run.tp if run.divides_sequence else 1)
     )
-    rows = _visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0
+    rows = _visited(channel, run.ep) if stack_of(run).once_a_rank else 1.0
     calls = float(leaf.calls) * times
     kernel = after(leaf, "experts", "all_to_all", size * rows, run.ep, calls, run, links, stride=run.expert_pieces)
     assert isinstance(kernel.shape, Send)
     domains = run.ep / kernel.shape.near
-    return kernel._replace(shape=replace(kernel.shape, once=_visited(spec, leaf.group, domains) / rows))
+    return kernel._replace(shape=replace(kernel.shape, once=_visited(channel, domains) / rows))
 
 
 def _in_parts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:
@@ -62,26 +64,29 @@ def _in_parts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
     names: tuple[Collective, ...] = ("all_gather", "reduce_scatter") if run.divides_sequence else ("all_reduce",)
     elements = tokens
     if run.divides_sequence and run.ep > 1:
-        elements = visits * (_visited(spec, leaf.group, run.ep) if stack_of(run).once_a_rank else 1.0)
+        elements = visits * (_visited(_routed(leaf, spec), run.ep) if stack_of(run).once_a_rank else 1.0)
     size, calls = elements / run.cp * width_sent(run), float(leaf.calls) * times
     for name in names:
         yield after(leaf, "experts", name, size, run.expert_pieces, calls, run, links)
 
 
-def _computed(spec: ModelSpec, group: str | None) -> float:
+def _computed(channel: Moe | None) -> float:
     """Of the rows that are laid out for experts, those that others than a token's own rank compute: none is sent to
     experts that give back what they read."""
-    channel = next((each.channel for each in spec.layers if each.name == group), None)
-    return float(channel.visits) / float(channel.top_k) if isinstance(channel, Moe) else 1.0
+    return 1.0 if channel is None else float(channel.visits) / float(channel.top_k)
 
 
-def _visited(spec: ModelSpec, group: str | None, places: float) -> float:
+def _visited(channel: Moe | None, places: float) -> float:
     """Of the rows that a token's experts read, how many are sent where each of `places` (domains, or ranks) that hold
     experts of it gets one: what dispatchers send (DeepSeek-V3, arXiv:2412.19437, section 3.2.2; DeepEP and HybridEP).
-    Experts are taken to be chosen evenly, of as many groups as a router is limited to."""
-    channel = next((each.channel for each in spec.layers if each.name == group), None)
-    if not isinstance(channel, Moe):
-        return 1.0
-    if channel.groups is not None:
-        places = min(places, float(channel.groups.chosen) * max(places / float(channel.groups.count), 1.0))
-    return min(places * (1 - (1 - 1 / places) ** channel.visits) / channel.visits, 1.0)
+    """
+    return 1.0 if channel is None else places_visited(channel, places) / float(channel.visits)
+
+
+def _routed(leaf: Leaf, spec: ModelSpec) -> Moe | None:
+    """What routes the tokens of an op: of its layer, or of the module for further tokens that it is in."""
+    if leaf.component == "mtp" and spec.mtp is not None:
+        channel = spec.mtp.channel
+    else:
+        channel = next((each.channel for each in spec.layers if each.name == leaf.group), None)
+    return channel if isinstance(channel, Moe) else None
