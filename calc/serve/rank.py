@@ -30,8 +30,9 @@ class Rank:
     ranks of one sequence sum; summed: bytes of one token of such a result, on average. exchanges: results of experts,
     which all ranks of a stage sum. message: bytes of a token's vector. tp, pp, dp, ep: of the layout. decode_bytes,
     decode_flops, prompt_flops: of attention, at the lengths of `lengths()`. tables: bytes of a token table that is not
-    the head's. shared: bytes of matrices beyond the first of those that several layers share. drafting: passes over the
-    model that guessing of tokens takes. towers: bytes of towers of pictures and sound, in 16 bits, on the first stage.
+    the head's. shared: bytes of matrices beyond the first of those that several layers share. drafting: of a pass over
+    the model, what guessing of a token takes. towers: bytes of towers of pictures and sound, in 16 bits, on the first
+    stage.
     """
 
     dense: float

@@ -72,7 +72,7 @@ class Service:
     def rank(self) -> Rank:
         """What one GPU holds and does."""
         made = rank_of(self.work, self.layout, self.form, self.cache, self._table())
-        made = replace(made, drafting=self.guessing.tokens * self.guessing.share)
+        made = replace(made, drafting=self.guessing.share if self.guessing.tokens else 0.0)
         # llama.cpp has a tower in a file of its own, which it loads where it is told to.
         return replace(made, towers=0.0) if self.engine.name in LLAMA_CPP else made
 

@@ -100,9 +100,21 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     rank: a `calc.serve.rank.Rank`, or columns of such numbers. A pipeline's stages run one after the other, each on
     1 / pp of the sequences: while one is at work, the others have theirs.
     """
+    passes = _passed(rank, load, rates)
+    # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
+    # Steps of prompts are launched kernel by kernel besides.
+    device = passes.total - passes.host
+    launched = rank.kernels + rank.sums + rank.exchanges + rank.narrowed + rank.moe_layers * EXPERTS_LAUNCHED
+    waiting = rates.sequence * load.decodes + (load.prompt > 0) * launched * rates.eager
+    passes = passes._replace(host=passes.host + _longer(device, waiting) - device)
+    return passes._replace(drafting=_drafting(rank, load, rates, device))
+
+
+def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
+    """The seconds of a pass over the model, and of the host what a device cannot hide."""
     new = (load.decodes * load.tokens + load.prompt) / rank.pp
     everyone = new * rank.dp
-    passes = StepTime(
+    return StepTime(
         matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
         + bound(2 * rank.wide * new, rank.wide_bytes, rates.wide, rates.streaming),
         experts=_experts(rank, everyone, rates),
@@ -116,14 +128,21 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         host=rates.step + rates.serial * load.decodes,
         drafting=0.0,
     )
-    # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
-    # Steps of prompts are launched kernel by kernel besides.
-    device = passes.total - passes.host
-    launched = rank.kernels + rank.sums + rank.exchanges + rank.narrowed + rank.moe_layers * EXPERTS_LAUNCHED
-    waiting = rates.sequence * load.decodes + (load.prompt > 0) * launched * rates.eager
-    passes = passes._replace(host=passes.host + _longer(device, waiting) - device)
-    # A guesser is a part of the model, run once for each token that it guesses.
-    return passes._replace(drafting=rank.drafting * (passes.total - passes.prompts - passes.host))
+
+
+def _drafting(rank: Any, load: StepLoad, rates: Rates, device: Any) -> Any:
+    """A guesser is a part of the model. It reads what the step does, prompts too, which gives the first guess; each
+    further one is a pass of one token of every sequence that decodes or whose prompt ends."""
+    import numpy as np
+
+    if not np.any(rank.drafting):
+        return 0.0
+    sequences = load.decodes + load.sampled - load.decodes * load.tokens
+    each = np.maximum(sequences, 1.0)
+    alone = StepLoad(each, 0.0, load.cache_bytes, load.decode_flops / load.tokens, 0.0, each)
+    further = _passed(rank, alone, rates)
+    guesses = (load.tokens - 2) * np.minimum(sequences, 1.0)
+    return rank.drafting * (device + guesses * (further.total - further.host))
 
 
 def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:

@@ -155,6 +155,22 @@ def test_of_equal_lengths_gaps_are_what_a_token_takes(engine: str, output: int) 
         assert report.itl.mean == pytest.approx(report.tpot.mean)
 
 
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_a_prompt_is_read_once_whatever_is_guessed(chunks: int) -> None:
+    """A guesser as large as the model reads the prompt as that does; every guess but the first is a token more."""
+    plain, ttft = replace(llama(), budget=4096 // chunks), {}
+    for tokens in (0, 1, 2, 5):
+        service = replace(plain, guessing=Guessing(tokens, 0.5, 1.0))
+        run = simulate(closed_loop(1, 4096, 2, 1), lambda s=service: s.server(4098), lambda request: 0.0)
+        ttft[tokens] = run.requests[0].ttft
+    free = replace(plain, measured=plain.rates._replace(eager=0.0, sequence=0.0, step=0.0))
+    once = simulate(closed_loop(1, 4096, 2, 1), lambda: free.server(4098), lambda request: 0.0).requests[0].ttft
+    token = free.server(4098).clock.seconds(1, 0.0)
+    assert ttft[1] - ttft[0] == pytest.approx(once)
+    assert ttft[2] - ttft[1] == pytest.approx(token, rel=1e-3)
+    assert ttft[5] - ttft[1] == pytest.approx(4 * token, rel=1e-3)
+
+
 def test_guesses_that_are_right_save_steps() -> None:
     plain = llama()
     guessing = replace(plain, guessing=Guessing(3, 0.8, 1 / 32))
