@@ -19,6 +19,8 @@ from calc.serve.step import StepLoad, step_time
 from calc.serve.workload import Workload
 from calc.workers.workers import HERE, Workers
 
+MANY = 1e9
+"""Requests under way that are more than any service answers soon."""
 WARM = 0.1
 """Of requests at times of their own, those ahead of the steady state that count not."""
 
@@ -64,7 +66,7 @@ def capacity_of(service: Service, input: float, output: float, cached: float = 0
     running = service.running(input, output)
     if running < 1:
         return 0.0
-    found = steady_of(service, input, output, np.geomspace(1.0, running, 64), cached)
+    found = steady_of(service, input, output, np.append(np.geomspace(1.0, running, 64), MANY), cached)
     return float(np.max(found.requests))
 
 

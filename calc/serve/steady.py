@@ -79,6 +79,7 @@ def lengths_of(rank: Any, input: Any, output: Any, cached: Any = 0.0) -> Lengths
 
 class _Reading(NamedTuple):
     tpot: Any
+    waits: Any
     reading: Any
     mixed: Any
     plain: Any
@@ -100,16 +101,16 @@ def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, req
     decoding = held
     for _ in range(ROUNDS):
         now = _at(rank, rates, point, lengths, mixed, decoding, held)
-        decoding = held * after * now.tpot / np.maximum(after * now.tpot + now.reading + request, 1e-12)
+        decoding = _finished(point, now, request) * after * now.tpot
         decoding = np.where(mixed > 0, np.minimum(decoding, now.most), decoding)
     now = _at(rank, rates, point, lengths, mixed, decoding, held)
-    under_way = after * now.tpot + now.reading + request
     # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
-    alone = np.minimum(held / under_way, now.prompt / _unread(point) * rank.dp / now.full)
+    alone = np.minimum(_finished(point, now, request), now.prompt / _unread(point) * rank.dp / now.full)
     requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
     requests = np.maximum(requests, 1e-300)
-    reading = np.maximum(held / requests - after * now.tpot - request, now.reading)
-    queue = np.maximum(point.concurrency - point.running, 0.0) / requests
+    rest = after * now.tpot + request
+    reading = np.maximum(held / requests - rest, now.waits + now.reading)
+    queue = np.maximum(point.concurrency / requests - rest - reading, 0.0)
     ttft = request + reading + queue
     return Steady(
         ttft,
@@ -122,6 +123,15 @@ def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, req
         now.plain,
         now.full,
     )
+
+
+def _finished(point: OperatingPoint, now: _Reading, request: Any) -> Any:
+    """Requests that are answered in a second, by Little's law: of all that are under way, and of those that run, which
+    wait neither at the host nor for a step."""
+    import numpy as np
+
+    runs = np.maximum((point.output - 1) / point.accepted * now.tpot + now.reading, 1e-12)
+    return np.minimum(point.concurrency / (request + now.waits + runs), point.running / runs)
 
 
 def _at(
@@ -148,7 +158,7 @@ def _at(
     waits = ((step + (point.polls - 1) * plain) / 2 + point.ahead * step) * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / _unread(point) * rank.dp
     reading = (new > 0) * np.maximum(new / free, 1.0) * full
-    return _Reading(tpot, waits + reading, part, plain, full, most, prompt)
+    return _Reading(tpot, waits, reading, part, plain, full, most, prompt)
 
 
 def _unread(point: OperatingPoint) -> Any:

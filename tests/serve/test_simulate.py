@@ -68,6 +68,15 @@ def test_answers_of_one_token_are_prompts_alone() -> None:
     assert requests == pytest.approx(float(expected.requests), rel=0.05)
 
 
+def test_longer_answers_are_fewer_and_those_that_wait_outside_take_no_place() -> None:
+    """Short prompts beyond the 1,024 sequences that run: requests at the host and between steps are not among them."""
+    service = llama()
+    most = [capacity_of(service, 16, output) for output in (1, 2, 3, 4, 16)]
+    assert most == sorted(most, reverse=True)
+    _, requests = middle(service, closed_loop(6000, 16, 1, 12_000, spread=0.1))
+    assert requests == pytest.approx(most[0], rel=0.04)
+
+
 def test_seeds() -> None:
     service = llama()
 
