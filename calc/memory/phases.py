@@ -12,7 +12,7 @@ from calc.memory.rank import Rank
 from calc.memory.serving import servers, weights_held
 from calc.memory.sharding import stages
 from calc.memory.states import states
-from calc.memory.totals import memory_ranks, most_needed
+from calc.memory.totals import most_needed, training_ranks
 from calc.memory.verdict import Verdict, largest
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -71,10 +71,10 @@ def phase_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
     """Every kind of rank while what a time is asked for runs: all moments of a step of training, or those of the one
     pass of a server. `forward` keeps no cache and has logits at all positions; in decode, prompts have been read.
 
-    Errors: Refused as `memory_ranks`.
+    Errors: Refused as `memory_ranks`, but for modules that predict further tokens.
     """
     if run.trains:
-        return memory_ranks(spec, run)
+        return training_ranks(spec, run)
     if run.phase == "decode":
         return [rank.during("decode") for rank in servers(spec, _with_token(spec, run))]
     found = servers(spec, run.changed(logits="all") if run.phase == "forward" else run)

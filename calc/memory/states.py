@@ -100,7 +100,7 @@ def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None
     frozen: the number format of weights that are not trained, None for the recipe's.
     Errors: Refused for an unknown format.
     """
-    rows = [(row, held_elements(row[1], run, row[2].expert)) for row in weights(spec)]
+    rows = [(row, held_elements(row[1], run, row[2].expert)) for row in weights(spec, mtp=run.mtp)]
     return [_on_rank(spec, run, stage, rows, frozen) for stage in found]
 
 
@@ -177,7 +177,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
 def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stage) -> tuple[Size, Place, str, Size]:
     """(copies of a weight on a stage, where it stands, its group of layers, copies in one layer of it).
 
-    A tied head reads the token table, so a last stage that is not the first holds a copy of that.
+    A tied head reads the token table, so a last stage that is not the first holds a copy of that. Modules that predict
+    further tokens stand on it too, each gathered as a layer is.
     """
     if leaf.place != "layer":
         tied = f"/{path}" == TOKEN_TABLE and spec.head is not None and spec.head.tied
@@ -186,6 +187,9 @@ def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stag
         return either(here, leaf.copies), "end" if tied or not front else "front", "", leaf.copies
     part = next(part for part in leaf.parents if part.layer)
     per_layer = exact_div(leaf.copies, part.copies)
+    if leaf.component == "mtp":
+        here = [either(stage.last, n) for n in (leaf.copies, per_layer)]
+        return here[0], "layer", "mtp", here[1]
     if leaf.tower is not None:
         return leaf.copies, "layer", f"{leaf.tower}.{part.name}", per_layer
     group = next(each for each in spec.layers if each.name == leaf.group)

@@ -47,7 +47,13 @@ def memory_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
         return servers(spec, run)
     if run.mtp:
         raise Refused("mtp", "false: what modules that predict further tokens keep for backward is not described", True)
-    return list(ranks(spec, run.load(), run, run.checkpointing, run.frozen))
+    return training_ranks(spec, run)
+
+
+def training_ranks(spec: ModelSpec, run: Run) -> list[Rank]:
+    """Every kind of rank in training, with weights, gradients and optimizer's states of modules that predict further
+    tokens and without what these keep for backward. Errors: Refused for a run that does not divide the model."""
+    return list(ranks(spec, run.load(mtp=False), run, run.checkpointing, run.frozen))
 
 
 def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
@@ -57,8 +63,9 @@ def plan_peaks(spec: ModelSpec, run: Run, served: Served = servers) -> Size:
 
 def plan_needs(spec: ModelSpec, run: Run, served: Served = servers) -> Needs:
     """What the rank that holds the most needs under every plan of `run`, whose sizes are numbers or columns of one
-    length; nan where the model cannot be spread so. Of one plan it is that of `peak_terms`. pp is a column in training,
-    and a number where a model is served. served: the ranks of a server, by default with all that it ever runs.
+    length; nan where the model cannot be spread so. Of one plan it is that of `peak_terms`, or in training of
+    `training_ranks`. pp is a column in training, and a number where a model is served. served: the ranks of a server,
+    by default with all that it ever runs.
 
     What a layer keeps is written down once for each load that there is, in whole numbers: of one sequence, some views
     need no copy.
@@ -98,7 +105,7 @@ def _needs(spec: ModelSpec, run: Run, served: Served) -> Needs:
         return Needs(peak, peak, 0)
     stage, row = stage_columns(spec, run)
     wide = run.placed({name: column[row] for name, column in _columns(run).items()})
-    (rank,) = on_stages(spec, wide.load(), wide, [stage], wide.checkpointing, wide.frozen)
+    (rank,) = on_stages(spec, wide.load(mtp=False), wide, [stage], wide.checkpointing, wide.frozen)
     starts, empty = numpy.flatnonzero(numpy.diff(row, prepend=-1)), numpy.zeros(len(row))
     of_stages = rank.peak, rank.reserved, rank.host_at_most
     return Needs(*(numpy.maximum.reduceat(each + empty, starts) for each in of_stages))

@@ -8,14 +8,13 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.sharding import lengths, lighter_ends
-from calc.memory.totals import memory_ranks, most_needed
+from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
 from calc.plan.layouts import further_modules
 from calc.plan.objective import Objective, weight_of
 from calc.plan.pieces import parts
 from calc.plan.question import Question
-from calc.plan.room import without_further_tokens
 from calc.plan.space import ENDS
 from calc.spec import ModelSpec
 from calc.time import predict
@@ -101,7 +100,7 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
         expected = f"{steps:,}, which {question.sequences:,} sequences a step are over {in_one:,} at a time"
         raise Refused("micro-batches", expected, described["micro_batches"])
     run = run.changed(micro_batches=steps)
-    needs = most_needed(memory_ranks(question.spec, without_further_tokens(run)))
+    needs = most_needed(training_ranks(question.spec, run))
     found = predict(question.spec, question.device, run)
     columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
     switched = {name: getattr(run, name) for name in ("checkpointing", "schedule", "offload", "expert_tp")}

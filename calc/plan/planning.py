@@ -9,13 +9,12 @@ from typing import Any
 
 from calc.blocks.build import vectors_read
 from calc.errors import Refused
-from calc.memory.totals import memory_ranks, most_needed
+from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Answer, Plan, plainest
 from calc.plan.launchers import launcher
 from calc.plan.leaders import at, best_first, fronts, shown
 from calc.plan.objective import Objective, weight_of
 from calc.plan.question import Question, sequences_of
-from calc.plan.room import without_further_tokens
 from calc.plan.search import Seen, runs_of, search
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
@@ -144,7 +143,7 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
     rows = at(seen.rows, order[shown(at(seen.rows, order), top)])
     undominated = set(fronts(rows))
     for place, run in enumerate(runs_of(question, seen, rows)):
-        needs = most_needed(memory_ranks(question.spec, without_further_tokens(run)))
+        needs = most_needed(training_ranks(question.spec, run))
         yield Plan(
             question=question,
             run=run,

@@ -27,7 +27,7 @@ def room_of(question: Question, columns: Columns, words: Mapping[str, Any]) -> R
 
     Errors: Refused for a model or a kind of plan whose memory is not described.
     """
-    run = without_further_tokens(run_of_rows(question, columns, words))
+    run = run_of_rows(question, columns, words)
     needs = plan_needs(question.spec, run)
     gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
     return Room(needs, needs.reserved <= question.budget, question.host_holds(needs.host, gpus), gpus)
@@ -37,8 +37,3 @@ def run_of_rows(question: Question, columns: Columns, words: Mapping[str, Any]) 
     """Plans of one structure as one run, each size a column but those that the structure says itself."""
     sizes = {name: column for name, column in columns.items() if name in SIZES and name not in words}
     return timed_run(question.spec, columns=True, **question.run_words() | run_words(words) | sizes)
-
-
-def without_further_tokens(run: Run) -> Run:
-    """The run whose memory is told: of modules that predict further tokens it is not known what they keep."""
-    return run.changed(mtp=False)

@@ -101,9 +101,7 @@ def economics(
 
 def checkpoint_bytes(spec: ModelSpec, run: Run) -> float:
     """Bytes of weights and of all that the optimizer keeps, once, however many ranks hold them."""
-    alone = run.changed(
-        dp=1, tp=1, pp=1, cp=1, ep=1, zero=0, interleave=1, stages=None, shard=None, mtp=False, offload="none"
-    )
+    alone = run.changed(dp=1, tp=1, pp=1, cp=1, ep=1, zero=0, interleave=1, stages=None, shard=None, offload="none")
     (held,) = states(spec, alone, stages(spec, alone))
     return float(held.weights + held.optimizer)
 

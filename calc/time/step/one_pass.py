@@ -137,7 +137,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
         assert kernel.between is not None
         between = sent.setdefault(kernel.between, {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
-    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run))
+    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run.mtp, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
     moved = 0.0 if question.within else moved_bytes(question.spec, run)
     return PassSums(device, host, sent, launched, *held, *counted, moved)
@@ -150,6 +150,7 @@ class _Ranks:
     tp: Size
     ep: Size
     expert_tp: Size | None
+    mtp: bool
     run: Run = field(compare=False)
 
 

@@ -14,9 +14,9 @@ EVERY = (8, 4, 2, 1)
 
 
 def room_of(spec: ModelSpec, run: Run, device: Device | None) -> PhaseMemory:
-    """What a run takes on a device; modules that predict further tokens are left out, of which it is not known what
-    they keep."""
-    return phase_memory(spec, run.changed(mtp=False), None if device is None else device.usable)
+    """What a run takes on a device; a server needs no modules that predict further tokens."""
+    run = run if run.trains else run.changed(mtp=False)
+    return phase_memory(spec, run, None if device is None else device.usable)
 
 
 def least_recomputed(spec: ModelSpec, run: Run, device: Device | None) -> Run:

@@ -101,9 +101,12 @@ def _recorded(spec: CacheKey[ModelSpec], load: Load) -> Record:
 
 
 def place_of(leaf: Leaf) -> str:
-    """The name of the group of layers that an op is in, `front` or `end`; all of a tower stands before the layers."""
+    """The name of the group of layers that an op is in, `front` or `end`; all of a tower stands before the layers, and
+    modules that predict further tokens beside the head."""
     if leaf.tower is not None:
         return "front"
+    if leaf.component == "mtp":
+        return "end"
     return leaf.group if leaf.place == "layer" and leaf.group is not None else "end" if leaf.place == "end" else "front"
 
 
