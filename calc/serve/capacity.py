@@ -28,13 +28,3 @@ def cached_bytes(rank: Rank, engine: Engine, tokens: float) -> float:
     """Bytes that one sequence of so many tokens takes on a GPU, whole blocks; a stage of a pipeline has its share."""
     blocks = math.ceil(tokens / engine.block) * engine.block
     return float(at(rank.cached_bytes, blocks)) / rank.pp
-
-
-def sequences_that_fit(rank: Rank, device: Device | Machine, engine: Engine, budget: int, tokens: float) -> int:
-    """Sequences of so many tokens that one rank of attention holds at once beside a step of `budget` tokens; 0 where
-    weights leave no room for one."""
-    room = cache_room(rank, device, engine, budget)
-    each = cached_bytes(rank, engine, tokens)
-    if room <= 0:
-        return 0
-    return int(min(room / each, 1e9)) if each > 0 else 10**9

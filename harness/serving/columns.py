@@ -7,38 +7,58 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from calc.serve.capacity import sequences_that_fit
 from calc.serve.constants import Constants
 from calc.serve.formats import served_format
-from calc.serve.layout import Layout, layout_of
-from calc.serve.rank import Rank, rank_of
+from calc.serve.rank import Rank
 from calc.serve.rates import MEASURED, family_of, rates_of, request_seconds
+from calc.serve.service import Service
 from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
-from calc.serve.work import work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
-from calc.spec.run.engines import Engine, engine_named
-from harness.serving.rows import GPUS, ServedRow
+from calc.spec.run.engines import Engine
+from harness.serving.rows import ServedRow
+from harness.serving.scoring import services
 
 BURST = 0.1
 """Of all requests, those that a benchmark of ten times its concurrency sends at once when it begins."""
 
 
+RateKey = tuple[str, str, str, int, bool, int, int]
+"""What the rates of a case rest on: its device, format, engine, ranks that sums cross, whether attention is latent,
+stages, groups of ranks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A measured server, described."""
+    """A measured server, described. running: sequences that it runs at once, at most."""
 
     row: ServedRow
-    spec: ModelSpec
-    device: Device
-    layout: Layout
-    engine: Engine
-    rank: Rank
-    latent: bool
-    budget: int
+    service: Service
     running: float
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Its model."""
+        return self.service.spec
+
+    @property
+    def rank(self) -> Rank:
+        """What one of its GPUs holds and does."""
+        return self.service.rank
+
+    @property
+    def engine(self) -> Engine:
+        """The engine's rules."""
+        return self.service.engine
+
+    @property
+    def key(self) -> RateKey:
+        """What its rates rest on."""
+        device, layout, row = self.service.device, self.service.layout, self.row
+        latent = self.service.work.latent
+        return device.name, row.dtype, row.engine, layout.tp, latent, layout.pp, layout.attention_dp
 
     @property
     def together(self) -> bool:
@@ -48,19 +68,9 @@ class Case:
 
 def case_of(row: ServedRow, spec: ModelSpec) -> Case:
     """A row as the product describes it. Errors: Refused for what cannot be."""
-    device, engine = load_device(GPUS.get(row.gpu, row.gpu)), engine_named(row.engine)
-    budget = row.budget or engine.batched_tokens
-    layout = layout_of(spec, **{**row.layout, "gpus": None})
-    work = work_of(spec)
-    rank = rank_of(work, layout, served_format(row.dtype), row.cache)
-    fitting = sequences_that_fit(rank, device, engine, budget, row.mean_input + row.mean_output / 2)
-    running = min(fitting, engine.max_seqs) * layout.attention_dp
-    return Case(row, spec, device, layout, engine, rank, work.latent, budget, running)
-
-
-RateKey = tuple[str, str, str, int, bool, int, int]
-"""What the rates of a case rest on: its device, format, engine, ranks that sums cross, whether attention is latent,
-stages, groups of ranks."""
+    reading, making = services(row, spec)
+    service = making or reading
+    return Case(row, service, service.running(row.mean_input, row.mean_output))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +124,14 @@ def columns(cases: Sequence[Case]) -> Columns:
         input=np.array([c.row.mean_input for c in cases]),
         output=np.array([c.row.mean_output for c in cases]),
         concurrency=np.array([c.row.concurrency for c in cases]),
-        budget=np.array([float(c.budget) for c in cases]),
-        running=np.array([float(c.running) for c in cases]),
+        budget=np.array([float(c.service.budget) for c in cases]),
+        running=np.array([c.running for c in cases]),
         polls=np.array([float(c.row.polls) for c in cases]),
         ahead=np.array([float(c.engine.ahead) for c in cases]),
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
-    asked = [
-        (c.device.name, c.row.dtype, c.row.engine, c.layout.tp, c.latent, c.layout.pp, c.layout.attention_dp)
-        for c in cases
-    ]
+    asked = [c.key for c in cases]
     keys, engines = tuple(dict.fromkeys(asked)), tuple(dict.fromkeys(c.row.engine for c in cases))
     return Columns(
         ranks,
@@ -136,7 +143,7 @@ def columns(cases: Sequence[Case]) -> Columns:
         np.array([engines.index(c.row.engine) for c in cases]),
         np.array([float(c.engine.mixed) for c in cases]),
         np.array([1.0 if c.together else BURST for c in cases]),
-        {c.device.name: c.device for c in cases},
+        {key[0]: load_device(key[0]) for key in keys},
     )
 
 

@@ -14,6 +14,8 @@ from calc.serve.service import Service, service_of
 from calc.serve.work import LONGEST
 from calc.serve.workload import closed_loop
 from calc.spec.run.engines import engine_named
+from harness.serving.columns import case_of
+from harness.serving.rows import ServedRow
 from tests.serve.services import llama
 
 D, TOKEN = 4096, 32 * 2 * 8 * 128 * 2
@@ -57,6 +59,32 @@ def test_a_fraction_is_of_all_memory_or_of_what_weights_and_a_step_leave() -> No
         taken = large.rank.held + large.budget * D * 12 + 2 * 2**30
         usable = large.device.usable
         assert large.room == pytest.approx(0.9 * (usable - taken) if name == "trtllm" else 0.9 * usable - taken)
+
+
+def test_a_measured_server_runs_as_many_sequences_as_the_product_says() -> None:
+    """With the token table, and no more than whole requests have room for: 70 B parameters on one H200 of 141 GB."""
+    row = ServedRow(
+        "made",
+        "h200",
+        "llama-70b",
+        "vllm",
+        "h200 llama-70b vllm",
+        "bf16",
+        "bf16",
+        8192,
+        1024,
+        64.0,
+        2,
+        {"tp": 2},
+        0.1,
+        0.02,
+        None,
+    )
+    spec = load_model("llama-3.1-70b")
+    case = case_of(row, spec)
+    service = service_of(spec, "h200", layout_of(spec, tp=2), "vllm", "bf16", "bf16")
+    assert case.running == service.running(8192, 1024) > 1
+    assert case.rank.tables == 128_256 * 8192 * 2 / 2
 
 
 def test_the_longest_sequence_is_the_same_to_all_who_ask() -> None:
