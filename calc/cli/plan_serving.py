@@ -10,7 +10,7 @@ import click
 from calc.architectures.models import preset_names
 from calc.cli import options
 from calc.errors import Refused
-from calc.output.notes import remark
+from calc.output.notes import remark, warn_beyond
 from calc.output.tables import Table, emit
 from calc.plan.serving import replicas_for, search_serving
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
@@ -67,6 +67,7 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     """
     wish = _wish(model, given)
     found = search_serving(wish)
+    warn_beyond(model, wish.input + wish.output, "--input + --output =")
     record = _record(found, wish, given)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     if lines and fmt == "table":

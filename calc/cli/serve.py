@@ -10,6 +10,7 @@ import click
 from calc.cli import options
 from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
+from calc.output.notes import warn_beyond
 from calc.output.tables import emit
 from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.constants import fitted_engines
@@ -94,9 +95,18 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
         check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
     price = None if given["price"] is None else parse_price(given["price"], "--price")
     found = answer(service, workload, decode, given.pop("workers"))
+    _warn_of_lengths(model, workload, given)
     record = record_of(found, service, decode, workload, given, price)
     emit([record], tables_of(service, found, record), fmt)
     return _status(found)
+
+
+def _warn_of_lengths(model: ModelSpec, workload: Workload, given: dict[str, Any]) -> None:
+    """Say so where requests are longer than the model is made for: as they are named, not as they scatter."""
+    if given["trace"] is None:
+        warn_beyond(model, given["input_"] + given["output"], "--input + --output =")
+    else:
+        warn_beyond(model, max(each.input + each.output for each in workload.requests), "--trace's longest request =")
 
 
 def _status(found: Answer) -> int:

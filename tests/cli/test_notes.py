@@ -45,6 +45,14 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
             "predict gpt2 --gpu h100-sxm --phase decode --context 1024",
             "gpt2: --context + 1 = 1025 is past the 1024 tokens it is made for",
         ),
+        (
+            "serve gpt2 --gpu h100-sxm --input 1000 --output 25 --concurrency 1",
+            "gpt2: --input + --output = 1025 is past the 1024 tokens it is made for",
+        ),
+        (
+            "plan gpt2 --serve --on h100-sxm --gpus 1 --input 1000 --output 25",
+            "gpt2: --input + --output = 1025 is past the 1024 tokens it is made for",
+        ),
         ("explain gpt2 traffic.forward --execution fused", "--execution fused is called --execution compiled now"),
         ("memory gpt2 --execution fused --seq 8", "--execution fused is called --execution compiled now"),
         ("explain gpt2 traffic.forward --kernels sdpa", "--kernels is called --execution now"),
@@ -54,6 +62,20 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
 )
 def test_an_option_that_changes_nothing_is_named(capsys: Capture, command: str, note: str) -> None:
     assert run(capsys, command)[1] == f"note: {note}\n"
+
+
+def test_requests_of_a_trace_that_are_longer_than_a_model_is_made_for_are_named(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace.csv"
+    command = f"serve gpt2 --gpu h100-sxm --trace {file}"
+    for output, told in (
+        (24, ""),
+        (25, "note: gpt2: --trace's longest request = 1025 is past the 1024 tokens it is made for\n"),
+    ):
+        file.write_text(f"sent,input,output\n0,10,5\n1,1000,{output}\n")
+        assert run(capsys, command)[1] == told
+    assert run(capsys, "serve gpt2 --gpu h100-sxm --input 1000 --output 24 --concurrency 1")[1] == ""
 
 
 def test_options_that_matter_are_not_named(capsys: Capture) -> None:
