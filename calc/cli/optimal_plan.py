@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calc.cli import plan_words
+from calc.cli.plan_tables import UNTIL_THEN, end_as
 from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
@@ -54,9 +55,8 @@ def print_together(law: str, wanted: int | None, fmt: str, given: dict[str, Any]
         ("peak", binary(plan.peak)),
         ("rounds", f"{found.rounds}; the optimum was asked with {found.apart:.1%} more or less"),
     ]
-    tables = [
-        Table(("", ""), rows, f"{law}: {given['gpus']:,} GPUs of {question.cluster.name} for {given['days']:g} days")
-    ]
+    title = f"{law}: {given['gpus']:,} GPUs of {question.cluster.name} for {given['days']:g} days"
+    tables = [Table(("", ""), rows, title + f"; {UNTIL_THEN}" * found.interrupted)]
     shapes = [{**each.sizes, "params": each.params, "off": each.off} for each in near]
     if wanted:
         names = list(near[0].sizes)
@@ -72,6 +72,7 @@ def print_together(law: str, wanted: int | None, fmt: str, given: dict[str, Any]
         "plan": record_of(plan, plan),
     }
     emit([record], tables, fmt)
+    end_as(found.interrupted)
 
 
 def _question(given: dict[str, Any]) -> Question:

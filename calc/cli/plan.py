@@ -14,7 +14,7 @@ from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Names
 from calc.cli.plan_grid import print_grid
 from calc.cli.plan_modes import print_existing, print_fewest, print_launch, print_tokens
-from calc.cli.plan_tables import ruled_out, tables
+from calc.cli.plan_tables import end_as, ruled_out, tables
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.laws import DEFAULT
@@ -96,7 +96,8 @@ def plan(model: ModelSpec, **given: Any) -> None:
     if not found.plans:
         if found.listed:
             emit([], [ruled_out(found)], fmt)
-        click.echo(f"error: {least_that_works(questions[-1], found)}", err=True)
+        early = "interrupted before a plan that fits was found"
+        click.echo(f"error: {early if found.interrupted else least_that_works(questions[-1], found)}", err=True)
         sys.exit(130 if found.interrupted else 1)
     if any(plan.run.offload != "none" and "offload" not in asked.fixed for plan in found.plans for asked in questions):
         remark("nothing fits with the optimizer on the GPUs: these plans keep it on the host")
@@ -106,8 +107,7 @@ def plan(model: ModelSpec, **given: Any) -> None:
         print_tokens(found, days, fmt)
     else:
         emit(found.records(tokens), tables(found, tokens), fmt)
-    if found.interrupted:
-        sys.exit(130)
+    end_as(found.interrupted)
 
 
 def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calc.cli.plan_tables import UNTIL_THEN, end_as
 from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
@@ -56,6 +57,7 @@ def print_grid(
     found = search_grid(question, axes_of(text), law, **budget, progress=progress, workers=workers)
     progress.close()
     emit([_record(found, place) for place in range(len(found.shapes))], [_table(found, question, law)], fmt)
+    end_as(found.interrupted)
 
 
 def _record(found: Grid, place: int) -> dict[str, Any]:
@@ -74,7 +76,8 @@ def _table(found: Grid, question: Question, law: str) -> Table:
         rows.append((sizes, si(each.params), *cells, "–" if each.days is None else f"{each.days:,.1f}", loss))
     left = ", ".join(f"{count:,} {why}" for why, count in found.ruled.items() if count)
     columns = ("shape", "parameters", "plan", "step", "MFU", "days", f"loss by {law}")
-    return Table(columns, rows, f"shapes of {question.spec.name}", f"not planned: {left}" if left else "")
+    title = f"shapes of {question.spec.name}" + f"; {UNTIL_THEN}" * found.interrupted
+    return Table(columns, rows, title, f"not planned: {left}" if left else "")
 
 
 def _mfu(plan: Any) -> str:

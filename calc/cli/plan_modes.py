@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from calc.cli.plan_tables import tables
+from calc.cli.plan_tables import UNTIL_THEN, end_as, tables
 from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
@@ -40,7 +40,9 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
         raise Refused("--from", f"a launch file of {tool.name}", source[:80])
     read = tool.read(read_text(path, LONGEST), path.name)
     if read.unread:
-        click.echo(f"note: not read, as no setting of that name is known to make a plan: {', '.join(read.unread)}", err=True)
+        click.echo(
+            f"note: not read, as no setting of that name is known to make a plan: {', '.join(read.unread)}", err=True
+        )
     described = question_of(question, read)
     if len(described.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")
@@ -48,12 +50,16 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     found = answer([replace(described, fixed={})], "time", 1, progress, workers)
     progress.close()
     best = found.plans[0] if found.plans else own
-    rows = [("this file", _one_line(own)), ("the best", _one_line(best))]
+    rows = [
+        ("this file", _one_line(own)),
+        ("the best until then" if found.interrupted else "the best", _one_line(best)),
+    ]
     better = own.seconds / best.seconds - 1
     if better > 0:
         rows.append(("better by", f"{better:.1%}: {difference(best, own)}"))
     record = record_of(own, best) | {"better": record_of(best, best)}
     emit([record], [Table(("", ""), rows, f"{own.prediction.model}: {path.name}")], fmt)
+    end_as(found.interrupted)
     if not own.fits:
         sys.exit(1)
 
@@ -66,12 +72,13 @@ def print_fewest(
     progress.close()
     tried = ", ".join(f"{gpus:,}: {'none fits' if of is None else f'{of:,.1f}'}" for gpus, of in found.tried.items())
     if found.found is None:
-        click.echo(
-            f"error: no number of GPUs that was tried trains {si(tokens)} tokens in {days:g} days ({tried})", err=True
-        )
-        sys.exit(1)
+        what = f"trains {si(tokens)} tokens in {days:g} days ({tried or 'none was tried to the end'})"
+        early = "interrupted before a number of GPUs was found that"
+        click.echo(f"error: {early if found.interrupted else 'no number of GPUs that was tried'} {what}", err=True)
+        sys.exit(130 if found.interrupted else 1)
     click.echo(f"note: days by GPUs tried: {tried}", err=True)
     emit(found.found.records(tokens), tables(found.found, tokens), fmt)
+    end_as(found.interrupted)
 
 
 def print_tokens(found: Answer, days: float, fmt: str) -> None:
@@ -79,7 +86,7 @@ def print_tokens(found: Answer, days: float, fmt: str) -> None:
     with_tokens = [(plan, tokens_in(plan, days)) for plan in found.by_gpus]
     records = [record_of(plan, found.plans[0], total) | {"tokens_total": total} for plan, total in with_tokens]
     rows = [(f"{plan.run.gpus:,}", short(plan.run), duration(plan.seconds), si(total)) for plan, total in with_tokens]
-    note = "checkpoints and failures take their part of the days"
+    note = "checkpoints and failures take their part of the days" + f"; {UNTIL_THEN}" * found.interrupted
     emit(records, [Table(("GPUs", "plan", "step", "tokens"), rows, f"tokens in {days:g} days", note)], fmt)
 
 

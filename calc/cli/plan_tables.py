@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+from calc.output.notes import remark
 from calc.output.tables import Table
 from calc.plan.answer import Answer, Plan, costs, difference, tied
 from calc.plan.checks import REASONS
@@ -9,6 +12,7 @@ from calc.plan.question import short
 from calc.units import binary, duration, si
 
 SHOWN_OF_FRONT = 8
+UNTIL_THEN = "interrupted: these are the best until then"
 
 
 def tables(found: Answer, tokens: float | None) -> list[Table]:
@@ -96,8 +100,16 @@ def ruled_out(found: Answer) -> Table:
     """How many plans there were, and what ruled them out."""
     rows = [(REASONS.get(reason, reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
     rows += [(f"not described: {line}", "") for line in found.unread]
-    end = "; interrupted: these are the best until then" if found.interrupted else ""
+    end = f"; {UNTIL_THEN}" if found.interrupted else ""
     return Table(("ruled out", "plans"), rows, f"{found.listed:,} plans, of which {found.timed:,} fit{end}")
+
+
+def end_as(interrupted: bool) -> None:
+    """What ends an answer: nothing, or where the search was interrupted, which no launch file and no record tells, a
+    word of it on stderr and status 130."""
+    if interrupted:
+        remark(UNTIL_THEN)
+        sys.exit(130)
 
 
 def _row(plan: Plan, named: Naming) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class Answer:
     plainest: of the plans that the interval of the best does not tell from it, the one with the least switched on.
     listed: plans that were looked at; timed: those of them that fit. ruled: how many others each reason ruled out.
     least: (bytes, run) of the plan that reserves the least, of those that are too large too. unread: what is not
-    described, a line each.
+    described, a line each. interrupted: whether the search was ended before it was through.
     """
 
     objective: Objective

@@ -19,10 +19,11 @@ QUARTERS = (5, 6, 7)
 
 class Fewest(NamedTuple):
     """found: the plans on the fewest GPUs of those tried that are in time; None where none is. tried: GPUs -> days of
-    the best plan on them, None where no plan fits."""
+    the best plan on them, None where no plan fits. interrupted: whether some were left that might have been enough."""
 
     found: Answer | None
     tried: dict[int, float | None]
+    interrupted: bool = False
 
 
 def tokens_in(plan: Plan, days: float) -> float:
@@ -42,7 +43,8 @@ def fewest_gpus(
     """The plans on the fewest GPUs that train on so many tokens in so many days.
 
     The numbers of GPUs of the question are tried where it has several; else doublings from a machine's, and then
-    quarters between the last that is too few and the first that is enough.
+    quarters between the last that is too few and the first that is enough. Ctrl-C ends the search: what was found until
+    then is the answer.
     Errors: Refused for days and tokens that are not above 0.
     """
     for name, amount in (("--tokens", tokens), ("--days", days)):
@@ -50,24 +52,29 @@ def fewest_gpus(
             raise Refused(name, "a number above 0", amount)
     tried: dict[int, float | None] = {}
     enough: Answer | None = None
-    short = 0
+    short, interrupted = 0, False
     for gpus in candidates(question):
         own = _tried(question, gpus, tokens, tried, top, progress, workers)
+        interrupted = own.interrupted
         if own.plans and (tried[gpus] or days + 1) <= days:
             enough = own
             break
         short = gpus
-        if own.interrupted:
+        if interrupted:
+            del tried[gpus]  # Plans that were not reached may be in time.
             break
-    if enough is None or len(question.gpus) > 1:
-        return Fewest(enough, tried)
+    if enough is None or interrupted or len(question.gpus) > 1:
+        return Fewest(enough, tried, interrupted)
     node = question.cluster.node
     for quarters in QUARTERS if short else ():
         gpus = short * quarters // 4
         if gpus % node == 0 and gpus not in tried:
             own = _tried(question, gpus, tokens, tried, top, progress, workers)
             if own.plans and (tried[gpus] or days + 1) <= days:
-                return Fewest(own, tried)
+                return Fewest(own, tried, own.interrupted)
+            if own.interrupted:
+                del tried[gpus]
+                return Fewest(replace(enough, interrupted=True), tried, True)
     return Fewest(enough, tried)
 
 

@@ -12,7 +12,7 @@ from calc.errors import Refused
 from calc.laws import find
 from calc.laws.base import Law
 from calc.optimum.costs import counted
-from calc.plan.answer import Plan
+from calc.plan.answer import Answer, Plan
 from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
@@ -40,10 +40,12 @@ class Shaped(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """shapes: the fastest first, those without a plan last. ruled: how many others there were, by why."""
+    """shapes: the fastest first, those without a plan last. ruled: how many others there were, by why. interrupted:
+    whether the search was ended before all of them, or all plans of the last, were looked at."""
 
     shapes: tuple[Shaped, ...]
     ruled: Mapping[str, int]
+    interrupted: bool = False
 
 
 def search_grid(
@@ -61,7 +63,9 @@ def search_grid(
 
     axes: size -> values. Heads keep their width, d_ff its ratio to d_model unless it is an axis. most_params: of all
     parameters. flops: of training, 6 N D, whose tokens follow from the size; else every shape trains on `tokens`.
-    Errors: Refused for a name that is no size, a grid of too many shapes, and a budget that no shape meets.
+    Ctrl-C ends the search: what was found until then is the answer.
+    Errors: Refused for a name that is no size, a grid of too many shapes, and a budget that no shape meets;
+    KeyboardInterrupt where nothing was found until then.
     """
     spec = question.spec
     ruled: dict[str, int] = {"not divisible": 0, "beyond the budget": 0, "smaller than others": 0}
@@ -82,14 +86,27 @@ def search_grid(
     built.sort(key=lambda each: -each[2])
     ruled["smaller than others"] = max(len(built) - MOST, 0)
     how = find(law)
-    shapes = []
-    for place, (sizes, made, params) in enumerate(built[:MOST]):
-        if progress is not None:
-            progress("shapes", place, min(len(built), MOST))
-        own = flops / (6 * params) if flops is not None else tokens
-        shapes.append(_shaped(question.of_shape(made, sizes), sizes, params, own, how, workers))
+    shapes: list[Shaped] = []
+    interrupted = False
+    try:
+        for place, (sizes, made, params) in enumerate(built[:MOST]):
+            if progress is not None:
+                progress("shapes", place, min(len(built), MOST))
+            own = flops / (6 * params) if flops is not None else tokens
+            posed = question.of_shape(made, sizes)
+            answered = answer([posed], top=1, workers=workers)
+            # Of a shape without a plan it is not known after an interrupt that none fits.
+            if answered.plans or not answered.interrupted:
+                shapes.append(_shaped(posed, answered, sizes, params, own, how))
+            if answered.interrupted:
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not shapes:
+            raise
+        interrupted = True
+        ruled["left by the interrupt"] = min(len(built), MOST) - len(shapes)
     shapes.sort(key=lambda each: (each.plan is None, each.days or (each.plan.seconds if each.plan else 0.0)))
-    return Grid(tuple(shapes), ruled)
+    return Grid(tuple(shapes), ruled, interrupted)
 
 
 def _grid(spec: ModelSpec, axes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
@@ -131,11 +148,10 @@ def _built(spec: ModelSpec, chosen: Mapping[str, int]) -> ModelSpec | None:
 
 
 def _shaped(
-    question: Question, sizes: Mapping[str, int], params: int, tokens: float | None, law: Law, workers: Workers
+    question: Question, found: Answer, sizes: Mapping[str, int], params: int, tokens: float | None, law: Law
 ) -> Shaped:
     """One shape with its best plan."""
-    plans = answer([question], top=1, workers=workers).plans
-    plan = plans[0] if plans else None
+    plan = found.plans[0] if found.plans else None
     loss = None if tokens is None or law.parametric is None else _loss(question.spec, tokens, law)
     days = None if tokens is None or plan is None else plan.whole_run(tokens).days
     return Shaped(sizes, params, plan, loss, days)

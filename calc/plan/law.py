@@ -12,7 +12,7 @@ from calc.laws import find
 from calc.optimum import Optimum, optimal, shapes
 from calc.optimum.budget import DAY
 from calc.optimum.shapes import Shape
-from calc.plan.answer import Plan
+from calc.plan.answer import Answer, Plan
 from calc.plan.planning import answer
 from calc.plan.question import Question, sequences_of
 from calc.workers.job import Progress
@@ -28,7 +28,8 @@ can be built comes in steps, so that two models may lead to one another for ever
 class Together(NamedTuple):
     """optimum: the law's answer. built: the buildable model nearest to it. plan: its best. utilisation: FLOPs as the
     law counts them over what the GPUs could do at their bf16 peak, checkpoints and failures included. rounds: how many
-    it took. apart: by what share that differs from what the optimum was asked with."""
+    it took. apart: by what share that differs from what the optimum was asked with. interrupted: whether they were
+    ended before they came to rest."""
 
     optimum: Optimum
     built: Shape
@@ -36,6 +37,7 @@ class Together(NamedTuple):
     utilisation: float
     rounds: int
     apart: float
+    interrupted: bool = False
 
 
 def optimal_on(question: Question, days: float, law: str, progress: Progress | None = None, **request: Any) -> Together:
@@ -43,28 +45,35 @@ def optimal_on(question: Question, days: float, law: str, progress: Progress | N
 
     question: of the family's own model; its sequences, where they are 0, are those of the law's own batch.
     request: what else the law is asked (`calc.optimum.optimal`).
+    Ctrl-C ends the rounds: the best of those that were through is the answer, or what the first found until then.
     Errors: Refused as `optimal` and `shapes`, for several numbers of GPUs, where no plan of such a model fits, and
-    where the rounds find no end.
+    where the rounds find no end; KeyboardInterrupt where nothing was found until then.
     """
     if len(question.gpus) != 1:
         raise Refused("--gpus", "one number beside --days", ",".join(map(str, question.gpus)))
     (gpus,), name = question.gpus, question.device.name
-    used, best = FIRST, None
+    used, best, interrupted = FIRST, None, False
     for turn in range(1, ROUNDS + 1):
         found = optimal(law, gpu_days=gpus * days, gpu=name, mfu=used, gpus=gpus, **request)
         built = shapes(question.spec, found.params, find(law).counts, 1)[0]
-        plan = _plan(question, built, found, progress)
+        answered = _answer(question, built, found, progress)
+        interrupted = answered.interrupted
+        if interrupted and (best is not None or not answered.plans):
+            break
+        plan = answered.plans[0]
         reached = _used(plan, found)
         apart = abs(reached / used - 1)
         if best is None or apart < best.apart:
             best = Together(found, built, plan, reached, turn, apart)
-        if apart <= NEAR:
+        if apart <= NEAR or interrupted:
             break
         # Half of the way after the first rounds, which two models that lead to one another would pass.
         used = reached if turn < 3 else math.sqrt(reached * used)
-    if best is None or best.apart > FAR:
+    if best is None:
+        raise KeyboardInterrupt
+    if best.apart > FAR and not interrupted:
         raise Refused("--days", "a question whose rounds of size and plan come to rest", f"{days:g} days")
-    return best
+    return best._replace(interrupted=interrupted)
 
 
 def near_shapes(question: Question, found: Together, law: str, limit: int) -> Sequence[Shape]:
@@ -72,14 +81,14 @@ def near_shapes(question: Question, found: Together, law: str, limit: int) -> Se
     return shapes(question.spec, found.optimum.params, find(law).counts, limit)
 
 
-def _plan(question: Question, built: Shape, found: Optimum, progress: Progress | None) -> Plan:
+def _answer(question: Question, built: Shape, found: Optimum, progress: Progress | None) -> Answer:
     """The best plan of a model. Errors: Refused where none fits."""
     sequences = question.sequences or batch_near(found.batch_tokens, question)
     posed = replace(question, sequences=sequences).of_shape(built.spec, built.sizes)
-    plans = answer([posed], top=1, progress=progress).plans
-    if not plans:
+    answered = answer([posed], top=1, progress=progress)
+    if not answered.plans and not answered.interrupted:
         raise Refused("--gpus", f"enough for {built.params / 1e9:.3g}B parameters, the law's size", question.gpus[0])
-    return plans[0]
+    return answered
 
 
 def batch_near(tokens: float, question: Question) -> int:

@@ -22,6 +22,7 @@ from calc.spec.clusters import load_cluster
 from calc.spec.model import check_model
 from calc.time import predict
 from calc.workers.job import Progress
+from calc.workers.stopping import stoppable
 from calc.workers.workers import HERE, Workers
 
 TOP = 10
@@ -101,7 +102,7 @@ def answer(
         weight_of(question, objective, 1)
         each = search(question, top, objective, progress, workers, every)
         seen.append((question, each))
-        plans += _plans(question, each, top)
+        plans += _timed_alone(question, each, top)
         if each.interrupted:
             break
     # A kept folder is of one search.
@@ -109,7 +110,9 @@ def answer(
         for question in filter(None, map(with_offload, questions)):
             each = search(question, top, objective, progress, workers, every)
             seen.append((question, each))
-            plans += _plans(question, each, top)
+            plans += _timed_alone(question, each, top)
+            if each.interrupted:
+                break
     plans.sort(key=lambda plan: (plan.value, plan.parts, plan.peak))
     least = [found for question, each in seen for found in _least(question, each)]
     return Answer(
@@ -133,6 +136,16 @@ def with_offload(question: Question) -> Question | None:
     if "offload" in question.fixed or not can:
         return None
     return replace(question, fixed={**question.fixed, "offload": "optimizer"})
+
+
+def _timed_alone(question: Question, seen: Seen, top: int) -> list[Plan]:
+    """What a search kept, as plans. Ctrl-C waits for them, so that none is lost; the second of them does not."""
+    if seen.interrupted:
+        return list(_plans(question, seen, top))
+    with stoppable() as stopped:
+        found = list(_plans(question, seen, top))
+    seen.interrupted = stopped.is_set()
+    return found
 
 
 def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:

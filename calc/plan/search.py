@@ -67,10 +67,10 @@ def search(
     found until then is the answer.
     Errors: Refused for what no plan can change; those of `Workers.results`.
     """
-    known, unsupported = structures(question)
-    seen = Seen(known)
-    request = SearchRequest(question, [*known, *unsupported], len(known), objective, top, every)
+    seen = Seen([])
     try:
+        seen.words, unsupported = structures(question)
+        request = SearchRequest(question, [*seen.words, *unsupported], len(seen.words), objective, top, every)
         job = job_of(request)
         if progress is not None:
             progress("0 plans; pieces of the search", 0, job.count)
