@@ -62,8 +62,8 @@ from calc.spec.clusters import load_cluster
 def plan(model: ModelSpec, **given: Any) -> None:
     """Search every plan to train MODEL on so many GPUs of a cluster: data, tensor, pipeline, context and expert
     parallelism, micro-batches, ZeRO, checkpointing, schedules and formats, each with the memory that `memory` counts
-    and the time that `predict` tells. docs/plans.md says what is searched and how wrong it was. With --serve, plans of a
-    server instead: `plan --serve --help`.
+    and the time that `predict` tells. docs/plans.md says what is searched and how wrong it was. With --serve, plans of
+    a server instead: `plan --serve --help`.
 
     \b
     Examples:
