@@ -32,12 +32,17 @@ class FurtherToken(Layer):
         self.final_norm = NormLayer(spec.norm, (d_model,))
 
     def forward(
-        self, x: Tensor, step: Step, mixer: LayerCache | None = None, cross: LayerCache | None = None
+        self,
+        x: Tensor,
+        step: Step,
+        mixer: LayerCache | None = None,
+        cross: LayerCache | None = None,
+        late: Tensor | None = None,
     ) -> Tensor:
         """x [batch, seq, 2 * d_model], a token's vector beside the last result -> [batch, seq, d_model]."""
         embedded, last = x.chunk(2, dim=-1)
         projected = self.proj(torch.cat([self.embed_norm(embedded), self.hidden_norm(last)], dim=-1))
-        return self.final_norm(super().forward(projected, step, mixer, cross))
+        return self.final_norm(super().forward(projected, step, mixer, cross, late))
 
 
 def further(modules: Iterable[nn.Module], first: Tensor, x: Tensor, step: Step) -> list[Tensor]:

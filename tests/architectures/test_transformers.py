@@ -23,6 +23,7 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from tests.architectures.cases import BASES, all_cases  # noqa: E402
+from tests.architectures.cases_bytes import BYTES  # noqa: E402
 from tests.architectures.cases_dense import DENSE, dense_cases  # noqa: E402
 from tests.architectures.cases_hearing import HEARING  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
@@ -86,7 +87,7 @@ ELSEWHERE = KIMI | OMNI | {"gemma3n", "gpt-sw3", "mimo", "mistral_large4_text", 
 
 
 def test_every_family_has_a_case() -> None:
-    tested = ELSEWHERE.union(BASES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, ALONE, HEARING, MEDIA)
+    tested = ELSEWHERE.union(BASES, BYTES, DENSE, LATENT_CASES, RECENT, RECURRENT, TEXT, SEEING, ALONE, HEARING, MEDIA)
     assert tested == set(FAMILIES)
 
 
