@@ -43,6 +43,7 @@ def spec(cfg: Config) -> ModelSpec:
         temperature=grows(cfg, turning, DEFAULT, 1_048_576),
         default=DEFAULT,
     )
+    assert mixer.d_rope is not None
     share, whole = rope_section(cfg).raw.get("partial_rotary_factor"), mixer.d_nope + mixer.d_rope
     if share is not None and int(whole * turning.fraction) != mixer.d_rope:
         raise Refused("partial_rotary_factor", f"qk_rope_head_dim of the {whole} values of a head", share)

@@ -121,6 +121,7 @@ def _refuse_small(cfg: Config, front: Patches, groups: list[LayerGroup]) -> None
     for group in groups:
         if group.merge is not None:
             rows, columns = (rows + 1) // 2, (columns + 1) // 2
-        if isinstance(group.mixer, WindowAttention) and min(rows, columns) < group.mixer.side:
+        side = group.mixer.side if isinstance(group.mixer, WindowAttention) else None
+        if side is not None and min(rows, columns) < side:
             expected = f"at most the {min(rows, columns)} patches along a side in {group.name}"
-            raise Refused(f"{cfg.where}window_size", expected, group.mixer.side)
+            raise Refused(f"{cfg.where}window_size", expected, side)
