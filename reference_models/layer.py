@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import AltUp, LayerGroup, Mlp, PerLayerInputs, Residual
+from calc.spec import AltUp, LayerGroup, Mlp, Moe, PerLayerInputs, Residual
 from reference_models.blocks import CHANNELS, MIXERS
 from reference_models.blocks.altup import Laurel
 from reference_models.blocks.byte_patches import AttentionOfPatches
@@ -50,6 +50,7 @@ class Layer(nn.Module):
         self.streams = False
         self.alternates: AltUp | None = None
         self.shifts = isinstance(group.channel, Mlp) and group.channel.shift
+        self.lends_late = isinstance(group.channel, Moe) and group.channel.late
         self.joins_caches = self.shifts or group.shared_block is not None or group.ngrams is not None
         if group.of_patches is not None:
             self.patch_attention = AttentionOfPatches(group.of_patches, d_model)
@@ -240,7 +241,7 @@ def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cro
         raise ValueError(f"checkpointing: expected none or selective beside a cache, found {step.checkpointing}")
     if torch.compiler.is_compiling():
         # The compiler takes no function that leaves something behind; what blocks record is for eager runs.
-        if late is not None or getattr(layer.group.channel, "late", False):
+        if late is not None or layer.lends_late:
             raise ValueError("checkpointing: expected none where it is compiled and what experts give is added later")
         return recomputed(lambda x: layer(x, step.fresh()), x)
     own: list[Step] = []

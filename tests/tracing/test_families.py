@@ -32,8 +32,10 @@ FAMILIES = {
 REFUSED = {
     "dbrx": "nonzero",
     "jetmoe": "_local_scalar_dense",
+    "longcat_flash": "nonzero",
     "longformer": "_local_scalar_dense",
     "qwen4_exp_text": "nonzero",
+    "step3p5": "nonzero",
 }
 """Family -> a word of why it is refused: its class asks which experts the tokens chose, whether any token sees all
 others, or which tokens each one sees, a number."""
