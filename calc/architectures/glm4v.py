@@ -10,7 +10,7 @@ from calc.architectures.common import activation, no_own_d_head, without_further
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, gated_mlp, uniform
 from calc.architectures.rope import rope
-from calc.architectures.vision import multimodal, plane_rope, reaches_text, text_section, vision_section
+from calc.architectures.vision import multimodal, plane_rope, reaches_text, still_patches, text_section, vision_section
 from calc.errors import Refused
 from calc.spec import (
     Attention,
@@ -130,16 +130,6 @@ def _attention(n_heads: int, bias: bool, turning: Rope) -> Attention:
 
 
 def _pictures(vision: Config, norm: Norm) -> Patches:
-    """A still picture fills both frames of a patch."""
     pixels, patch = vision.size("image_size", absent=336), vision.size("patch_size", absent=14)
-    return Patches(
-        height=pixels,
-        width=pixels,
-        patch_height=patch,
-        patch_width=patch,
-        channels=vision.size("in_channels", absent=3),
-        frames=vision.size("temporal_patch_size", absent=2, limit=64),
-        n_positions=(pixels // patch) ** 2,
-        norm=norm,
-        norm_of="patches",
-    )
+    positions = (pixels // patch) ** 2
+    return still_patches(vision, pixels, patch, n_positions=positions, norm=norm, norm_of="patches")

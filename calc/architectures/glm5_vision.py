@@ -4,7 +4,7 @@ cut, and 2 x 2 patches that become one and pass another such MLP."""
 from __future__ import annotations
 
 from calc.architectures.config import Config
-from calc.architectures.vision import plane_rope, reaches_text, vision_section
+from calc.architectures.vision import plane_rope, reaches_text, still_patches, vision_section
 from calc.spec import (
     Attention,
     Dense,
@@ -70,14 +70,5 @@ def _mlp(vision: Config, d_ff: int, *, bias: bool) -> Mlp:
 
 
 def _pictures(vision: Config) -> Patches:
-    """A still picture fills both frames of a patch."""
     pixels, patch = vision.size("image_size", absent=336), vision.size("patch_size", absent=14)
-    return Patches(
-        height=pixels,
-        width=pixels,
-        patch_height=patch,
-        patch_width=patch,
-        channels=vision.size("in_channels", absent=3),
-        frames=vision.size("temporal_patch_size", absent=2, limit=64),
-        n_positions=None,
-    )
+    return still_patches(vision, pixels, patch, n_positions=None)

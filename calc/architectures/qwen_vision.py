@@ -6,9 +6,9 @@ from typing import Any
 
 from calc.architectures.common import activation
 from calc.architectures.config import Config
-from calc.architectures.vision import plane_rope, reaches_text, square_grid, vision_section, vit_layer
+from calc.architectures.vision import plane_rope, reaches_text, square_grid, still_patches, vision_section, vit_layer
 from calc.errors import Refused
-from calc.spec import Dense, Norm, Patches, Plane, Projector, Tower
+from calc.spec import Dense, Norm, Plane, Projector, Tower
 
 NORM = Norm(kind="layernorm", bias=True, eps=1e-6)
 
@@ -39,16 +39,7 @@ def qwen_tower(cfg: Config, d_text: int, model_type: str, *, deepstack: bool) ->
         name="vision",
         among_tokens="in-plane",
         d_model=d_model,
-        embedding=Patches(
-            height=pixels,
-            width=pixels,
-            patch_height=patch,
-            patch_width=patch,
-            channels=vision.size("in_channels", absent=3),
-            frames=vision.size("temporal_patch_size", absent=2, limit=64),
-            n_positions=positions,
-            resize="bilinear-corners",
-        ),
+        embedding=still_patches(vision, pixels, patch, n_positions=positions, resize="bilinear-corners"),
         layers=(
             vit_layer(
                 depth,

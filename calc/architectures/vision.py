@@ -55,10 +55,17 @@ def vit_layer(
     return LayerGroup(count=count, mixer=mixer, channel=Mlp(d_ff=d_ff, bias=True, activation=activation), norm=norm)
 
 
-def square_patches(cfg: Config, pixels: int, patch: int, **more: Any) -> Patches:
-    """A square picture of `pixels` a side, cut into squares of `patch`. more: other fields of Patches."""
-    channels = cfg.size("num_channels", absent=3)
-    return Patches(height=pixels, width=pixels, patch_height=patch, patch_width=patch, channels=channels, **more)
+def square_patches(cfg: Config, pixels: int, patch: int, *, channels: str = "num_channels", **more: Any) -> Patches:
+    """A square picture of `pixels` a side, cut into squares of `patch`. channels: the key of their number; more: other
+    fields of Patches."""
+    sides = {"height": pixels, "width": pixels, "patch_height": patch, "patch_width": patch}
+    return Patches(channels=cfg.size(channels, absent=3), **sides, **more)
+
+
+def still_patches(vision: Config, pixels: int, patch: int, **more: Any) -> Patches:
+    """The same of a tower for pictures and films: a still picture fills both frames of a patch."""
+    frames = vision.size("temporal_patch_size", absent=2, limit=64)
+    return square_patches(vision, pixels, patch, channels="in_channels", frames=frames, **more)
 
 
 def plane_rope(vision: Config, plane: Plane, *, theta: float = 10_000.0, interleaved: bool = False) -> Rope:
