@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from calc import checks
 from calc.sizes import Size, exact_div, floor_div, is_exactly, minimum
-from calc.spec.pairs import twice_seen, twice_seen_in_chunks, twice_since_pool
+from calc.spec.pairs import twice_seen, twice_seen_in_chunks, twice_seen_last, twice_since_pool
 from calc.spec.routing import USUAL, read_routing
 
 Scores = Literal["full", "causal-half", "causal-exact"]
@@ -97,7 +97,7 @@ class Load:
             before, after = self.context, self.context + seq
             return twice_seen_in_chunks(after, window, exact) - twice_seen_in_chunks(before, window, exact)
         if exact and window is not None:
-            return twice_seen(cached + seq, window) - twice_seen(cached, window)
+            return twice_seen_last(seq, cached + seq, window)
         return 2 * seq * cached + twice_seen(seq, window, exact)
 
     def twice_pooled(self, pool: Size, top_k: Size) -> Size:

@@ -20,6 +20,11 @@ def twice_seen(tokens: Size, window: Size | None = None, diagonal: int = 1) -> S
     return short * (short + diagonal) + 2 * window * (tokens - short)
 
 
+def twice_seen_last(seq: Size, keys: Size, window: Size | None = None, diagonal: int = 1) -> Size:
+    """The same of the last `seq` of `keys` tokens alone."""
+    return twice_seen(keys, window, diagonal) - twice_seen(keys - seq, window, diagonal)
+
+
 def twice_seen_in_chunks(tokens: Size, chunk: Size, diagonal: int = 1) -> Size:
     """The same where a token sees back to the last position that is a multiple of `chunk`."""
     full = floor_div(tokens, chunk)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from calc.spec.load import Scores
-from calc.spec.pairs import twice_seen
+from calc.spec.pairs import twice_seen_last
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Moves, Weight
 from calc.trace.tensor import Tensor
@@ -34,7 +34,7 @@ def seen_pairs(flops: int, shape: Attend, scores: Scores) -> int:
         return flops
     if scores == "causal-half":
         return flops // 2
-    return flops // (q * k) * ((twice_seen(k) - twice_seen(k - q)) // 2)
+    return flops // (q * k) * (twice_seen_last(q, k) // 2)
 
 
 def moves_of(

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calc.sizes import minimum
-from calc.spec.pairs import twice_seen
+from calc.spec.pairs import twice_seen_last
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
 from calc.time.kernels.device_models import Choice, find
@@ -109,6 +108,5 @@ def _seen(kernel: Kernel, shape: Attend) -> float:
     """FLOPs of the pairs that a kernel really computes over those that the last queries of a sequence would, within the
     same window."""
     width = 2.0 * shape.groups * shape.heads * (shape.d_head + shape.d_value)
-    window, before = minimum(shape.window or shape.keys, shape.keys), shape.keys - shape.queries
-    last = (twice_seen(shape.keys, window, 0) - twice_seen(before, window, 0)) / 2
+    last = twice_seen_last(shape.queries, shape.keys, shape.window or shape.keys, 0) / 2
     return min(kernel.flops / (ATTENTION_BACK if kernel.direction == "backward" else 1.0) / (width * last), 1.0)

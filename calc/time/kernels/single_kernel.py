@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from calc import checks
 from calc.spec.hardware import Device
-from calc.spec.pairs import twice_seen, twice_seen_around
+from calc.spec.pairs import twice_seen_around, twice_seen_last
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors, scaled
 from calc.time.device.profile import Profile
@@ -147,5 +147,5 @@ def exchange(op: Collective, nbytes: float, ranks: int) -> Kernel:
 def _pairs(seq: int, keys: int, causal: bool, window: int | None) -> float:
     """Query-key pairs of one head that the mask keeps."""
     if causal:
-        return (twice_seen(keys, window) - twice_seen(keys - seq, window)) / 2
+        return twice_seen_last(seq, keys, window) / 2
     return float(seq * keys) if window is None else twice_seen_around(seq, keys, window) / 2

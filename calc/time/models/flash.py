@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from pydantic import PositiveInt
 
-from calc.spec.pairs import twice_seen
+from calc.spec.pairs import twice_seen_last
 from calc.time.models.learned import Learned, Terms, at_clock, cached_bytes, fit_learned, part
 from calc.time.models.limits import Limits, Positive
 from calc.time.models.questions import PromptQuestion, Shape
@@ -194,9 +194,8 @@ class AttentionModel(Learned, PromptQuestion):
         import numpy as np
 
         window = np.where(shape["window"] > 0, np.minimum(shape["window"], shape["keys"]), shape["keys"])
-        before = shape["keys"] - shape["seq"]
-        scores = np.where(shape["causal"] > 0, twice_seen(shape["keys"], window) - twice_seen(before, window), 0.0) / 2
-        scores = np.where(shape["causal"] > 0, scores, shape["seq"] * window)
+        masked = twice_seen_last(shape["seq"], shape["keys"], window) / 2
+        scores = np.where(shape["causal"] > 0, masked, shape["seq"] * window)
         products = 2 * scores * shape["batch"] * shape["heads"] * (shape["d_head"] + shape["d_value"])
         streamed = np.maximum(0, size - (self.limits.l2 or np.inf))
         return np.maximum(products / self.limits.peak, streamed / self.limits.bandwidth)

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, NonNegativeFloat, model_validator
 
 from calc.errors import Refused
 from calc.spec.fields import Node
-from calc.spec.pairs import twice_seen
+from calc.spec.pairs import twice_seen_last
 from calc.time.models.learned import PRIOR_SPREAD
 from calc.time.models.limits import Positive
 from calc.time.models.questions import ProductQuestion, PromptQuestion, Shape, TokenQuestion
@@ -144,9 +144,8 @@ class SmoothAttention(Smooth, PromptQuestion):
         batch, heads, seq, keys = (shape[name] for name in ("batch", "heads", "seq", "keys"))
         width = shape["d_head"] + shape["d_value"]
         window = np.where(shape["window"] > 0, np.minimum(shape["window"], keys), keys)
-        before = keys - np.minimum(seq, keys)
-        hidden = (twice_seen(keys, window) - twice_seen(before, window)) / 2 / np.minimum(seq, keys)
-        seen = np.where(shape["causal"] > 0, hidden, window)
+        last = np.minimum(seq, keys)
+        seen = np.where(shape["causal"] > 0, twice_seen_last(last, keys, window) / 2 / last, window)
         nbytes = batch * (heads * seq + shape["kv_heads"] * keys) * width * itemsize
         places = np.stack([np.log(batch * heads), np.log(seq), np.log(seen), np.log(width), shape["causal"]], axis=1)
         return Work(2 * batch * heads * seq * seen * width, nbytes, places)
