@@ -62,8 +62,6 @@ def memory(
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = exact_run(**memory_words(words))
-    if run.mode == "training" and run.stack is not None:
-        run = run.changed(execution=run.usual_execution)
     notes.unused_in_mode(run)
     if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
         remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")

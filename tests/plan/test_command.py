@@ -60,8 +60,8 @@ def test_the_command_of_a_plan_and_memory_give_the_same_numbers(run: Run) -> Non
             plan["recipe"],
             "--checkpointing",
             plan["checkpointing"],
-            "--execution",
-            told["execution"],
+            "--stack",
+            "fsdp2",
         ]
         _, weighed, _ = run("memory", "llama-3-8b", *sizes, *batch, *formats, "--gpu", "h100-sxm", "--json")
         held = json.loads(weighed)
@@ -199,6 +199,8 @@ def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> Non
         ({"--gpus": "0"}, "--gpus: expected a whole number from 1"),
         ({"--gpus": "512..8"}, "--gpus: expected the smaller number first"),
         ({"--global-batch": "4M"}, "--global-batch: expected a whole number"),
+        ({"--global-batch": "4MB"}, "tokens, as 4Mi, or sequences, as 512seq, found 4MB"),
+        ({"--model-grid": "d_model=700", "--params": "1B"}, "divisible and within the budget, found 1 not divisible"),
         ({"--global-batch": "100"}, "--global-batch: expected at least one sequence of 1,024 tokens"),
         ({"--fix": "tp"}, "--fix: expected NAME=VALUE"),
         ({"--fix": "heads=2"}, "--fix: expected one of"),

@@ -94,8 +94,8 @@ class Execution(RunNode):
 
     @property
     def fuses(self) -> bool:
-        """Whether runs of elementwise operators are one kernel, where that was said."""
-        return self.execution in ("compiled", "graph")
+        """Whether runs of elementwise operators are one kernel."""
+        return self.usual_execution in ("compiled", "graph")
 
     @property
     def kernels(self) -> Kernels:

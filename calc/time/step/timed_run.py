@@ -39,12 +39,13 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     if "context" not in given:
         given["context"] = common_context([spec], None if is_array(seq) else seq)
     given = _spread(given)
-    stack = Run(stack=given.get("stack")).stack
+    given["mode"] = "training" if trains else "inference"
+    stacked = Run(mode=given["mode"], stack=given.get("stack"))
+    stack = stacked.stack
     if trains and stack is not None:
         named = given.get("recipe", "bf16-mixed")
         given["recipe"] = stack.recipes.get(named, named)
-    given.setdefault("execution", "compiled" if trains and stack is not None and stack.compiled else "sdpa")
-    given["mode"] = "training" if trains else "inference"
+    given.setdefault("execution", stacked.usual_execution)
     if trains:
         given.setdefault("optimizer", usual_optimizer(given.get("recipe")))
         if spec.adapter is not None and recipe(given.get("recipe", "bf16-mixed")).inputs is not None:
