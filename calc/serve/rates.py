@@ -52,10 +52,6 @@ def rates_of(
         kernels = ExpertKernels(4 * kernel, streaming, dense)
     else:
         kernels = expert_kernels(family, engine, kind_of(form.of_kernels, running))
-    linked = fitted.of("latency", family, engine)
-    sums = between_ranks(device, ranks, fitted, linked)
-    all_ranks = between_ranks(device, ranks * groups, fitted, linked)
-    hops = between_stages(device, ranks * groups, stages, fitted, linked)
     narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
@@ -73,17 +69,24 @@ def rates_of(
         eager=0.0 if engine in LLAMA_CPP else fitted.of("eager", family, engine),
         quantise=fitted.of("quantise", family, engine) if narrows else 0.0,
         routing=kernels.start * fitted.of("routing", family, engine),
-        link=sums.bandwidth,
-        latency=sums.begins,
-        wide_link=all_ranks.bandwidth,
-        wide_latency=all_ranks.begins,
-        stage_link=hops.bandwidth,
-        stage_latency=hops.begins,
+        **_links(device, ranks, groups, stages, fitted, fitted.of("latency", family, engine)),
         **host_of(engine, known)._asdict(),
         skew=known["skew"],
         evenness=min(known["evenness"], 1.0),
         gathering=known["gathering"],
     )
+
+
+def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted, linked: float) -> dict[str, float]:
+    """What leads between the ranks of one sequence, between all of a stage, and from a stage to the next, as `Rates`
+    has it. linked: seconds in which a sum over two ranks with links begins. Errors: Refused where links are not known."""
+    ways = {
+        "": between_ranks(device, ranks, fitted, linked),
+        "wide_": between_ranks(device, ranks * groups, fitted, linked),
+        "stage_": between_stages(device, ranks * groups, stages, fitted, linked),
+    }
+    links = {f"{kind}link": way.bandwidth for kind, way in ways.items()}
+    return links | {f"{kind}latency": way.begins for kind, way in ways.items()}
 
 
 def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:
