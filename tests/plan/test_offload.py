@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -77,6 +78,19 @@ def test_it_is_looked_at_where_nothing_else_fits() -> None:
     assert found.ruled["memory"] > 0
     assert not answer([one_gpu(fixed={"offload": "none"})]).plans
     assert not answer([one_gpu(words={"stack": "fsdp2"}, recipes=("bf16-fsdp",))]).plans
+
+
+def test_the_least_that_works_may_have_it_there() -> None:
+    """Two GPUs hold no 70 billion parameters' states; of those that are tried the fewest that do keep them on the host,
+    more where nothing may stand there."""
+    spec = calc.load_model("llama-3-70b")
+    usual: dict[str, Any] = {"recipes": ("bf16-master",), "words": MEGATRON, "at_most": {"batch": 1}}
+    asked = Question(spec, load_cluster("dgx-h100"), (2,), 4096, 64, **usual)
+    there = replace(asked, fixed={"offload": "none"})
+    enough = [re.findall(r"(\d+) GPUs would", least_that_works(each, answer([each]))) for each in (asked, there)]
+    fewer, more = (int(found) for (found,) in enough)
+    assert answer([replace(asked, gpus=(fewer,))], top=1).plans[0].run.offload == "optimizer"
+    assert fewer < more
 
 
 def test_a_part_of_it_is_looked_at() -> None:
