@@ -79,7 +79,10 @@ def rates_of(
 
 def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted, linked: float) -> dict[str, float]:
     """What leads between the ranks of one sequence, between all of a stage, and from a stage to the next, as `Rates`
-    has it. linked: seconds in which a sum over two ranks with links begins. Errors: Refused where links are not known."""
+    has it. linked: seconds in which a sum over two ranks with links begins.
+
+    Errors: Refused for several of a device whose links are not known.
+    """
     ways = {
         "": between_ranks(device, ranks, fitted, linked),
         "wide_": between_ranks(device, ranks * groups, fitted, linked),
