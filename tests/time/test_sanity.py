@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc.spec.catalogue import device_names, load_device
 from calc.time.device.profile import STACKS
+from calc.time.device.speed import speed_of
+from calc.time.models.limits import Limits, limits_named
 from calc.time.models.questions import columns
 from tests.time.profile_tables import SYSTEMS, profile
 
@@ -33,6 +36,8 @@ def models(field: str) -> list[tuple[str, Any]]:
 powers = st.integers(0, 13).map(lambda exponent: 2.0**exponent)
 odd = st.integers(1, 20_000).map(float)
 sizes = powers | odd
+WIDTHS = ((4096.0, 1536.0, 128.0), (2560.0, 6912.0, 8.0))
+"""Of the stream and an expert, and how many experts."""
 heads = st.sampled_from([(1, 1), (8, 1), (16, 16), (40, 8), (64, 1), (128, 8)])
 
 
@@ -50,8 +55,9 @@ def prompts(batch: float, group: tuple[int, int], seq: float) -> Sizes:
     return own | {"d_head": 128.0, "d_value": 128.0, "causal": 1.0}
 
 
-def experts(visits: float, top_k: int, skew: float) -> Sizes:
-    own = {"tokens": visits, "hidden": 4096.0, "inter": 1536.0, "experts": 128.0, "top_k": top_k, "skew": skew}
+def experts(visits: float, top_k: int, skew: float, widths: tuple[float, float, float] = WIDTHS[0]) -> Sizes:
+    hidden, inter, count = widths
+    own = {"tokens": visits, "hidden": hidden, "inter": inter, "experts": count, "top_k": top_k, "skew": skew}
     return own | {"tp": 1.0, "ep": 1.0, "gated": 1.0}
 
 
@@ -59,14 +65,15 @@ SHAPES = {
     "gemm": st.builds(products, sizes, sizes, sizes),
     "attention": st.builds(prompts, st.sampled_from([1.0, 3.0, 32.0]), heads, sizes),
     "decode": st.builds(tokens, st.sampled_from([1.0, 7.0, 256.0]), heads, sizes),
-    "experts": st.builds(experts, sizes, st.sampled_from([1, 2, 8]), st.sampled_from([0.0, 1.01, 1.2])),
+    "experts": st.builds(
+        experts, sizes, st.sampled_from([1, 2, 8]), st.sampled_from([0.0, 1.01, 1.2]), st.sampled_from(WIDTHS)
+    ),
 }
 GROWING = {"gemm": ("m", "n", "k"), "attention": ("batch",), "decode": ("batch", "context"), "experts": ("tokens",)}
 
 
-def work(field: str, model: Any, shape: Sizes) -> tuple[float, float]:
+def work(field: str, limits: Limits, shape: Sizes) -> tuple[float, float]:
     """FLOPs that must be computed, and bytes that must be moved, counted here and not by the model."""
-    limits = model.limits
     if field == "gemm":
         m, n, k = shape["m"], shape["n"], shape["k"]
         size = m * k * limits.itemsize + n * k * limits.weight_size + m * n * limits.result_size
@@ -80,8 +87,8 @@ def work(field: str, model: Any, shape: Sizes) -> tuple[float, float]:
         return 2 * shape["batch"] * shape["heads"] * pairs * 256, shape["batch"] * shape["seq"] * 256 * operands
     # Every reached expert's matrices; which are reached under skew is a matter of chance, but at least one is.
     reached = min(shape["experts"], shape["tokens"] * shape["top_k"]) if shape["skew"] == 0 else 1
-    flops = 4 * shape["hidden"] * shape["inter"] * shape["tokens"] * shape["top_k"] * (shape["skew"] == 0)
-    return flops, 2 * reached * shape["hidden"] * shape["inter"] * limits.weight_size
+    flops = 6 * shape["hidden"] * shape["inter"] * shape["tokens"] * shape["top_k"]
+    return flops, 3 * reached * shape["hidden"] * shape["inter"] * limits.weight_size
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -92,11 +99,37 @@ def test_nothing_is_faster_than_the_device(field: str, data: st.DataObject) -> N
     column, _ = columns(**shape)
     for name, model in models(field):
         seconds = float(model.predicted(column)[0])
-        flops, moved = work(field, model, shape)
-        assert np.isfinite(seconds), name
-        assert seconds >= flops / model.limits.peak * (1 - 1e-9), name
-        assert seconds >= (moved - model.limits.l2) / model.limits.bandwidth * (1 - 1e-9), name
-        assert seconds > 5e-7, name
+        check(name, seconds, model.limits, work(field, model.limits, shape))
+
+
+def check(name: str, seconds: float, limits: Limits, least: tuple[float, float]) -> None:
+    flops, moved = least
+    assert np.isfinite(seconds), name
+    assert seconds >= flops / limits.peak * (1 - 1e-9), name
+    assert seconds >= (moved - (limits.l2 or np.inf)) / limits.bandwidth * (1 - 1e-9), name
+    assert seconds > 5e-7, name
+
+
+@cache
+def relatives(field: str) -> list[tuple[str, Any, Limits]]:
+    """Every model that stands in for a device's own, by the names of both, and what its datasheet says."""
+    speeds = ((name, speed_of(name)) for name in device_names())
+    return [
+        (f"{name} {key}", model, limits_named(load_device(name), key.partition("@")[0]))
+        for name, speed in speeds
+        if speed.rests == "relative"
+        for key, model in getattr(speed, field).items()
+    ]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@given(data=st.data())
+@settings(deadline=None, max_examples=10)
+def test_no_relative_is_faster_than_its_datasheet(field: str, data: st.DataObject) -> None:
+    shape = data.draw(SHAPES[field])
+    column, _ = columns(**shape)
+    for name, model, limits in relatives(field):
+        check(name, float(model.predicted(column)[0]), limits, work(field, limits, shape))
 
 
 @pytest.mark.parametrize("field", FIELDS)

@@ -78,8 +78,9 @@ class ExpertsModel(Roofline):
             "waves": np.log2(load.padded / 64 * np.maximum(inter, 64) / 64 / (self.limits.cores or 1)),
         }
         nbytes = matrices * load.reached * self.limits.weight_size + moved
-        # Tables do not tell everywhere whether experts are gated: no less than two matrices are multiplied with.
-        surely = np.where(shape["skew"] > 0, 0.0, 4.0 * shape["hidden"] * inter * load.visits)
+        # Where tokens choose unevenly, any rank of several may have got fewer than its share.
+        all_here = (shape["skew"] <= 0) | (shape["ep"] <= 1)
+        surely = np.where(all_here, 2.0 * matrices * shape["tokens"] * shape["top_k"] / shape["ep"], 0.0)
         return Work(flops, nbytes, load.visits, surely, features)
 
 
