@@ -20,9 +20,10 @@ from calc.time.models.residual import Column
 STRUCTURES = ((64, 64), (64, 256), (16, 128))
 """Query heads and keys of a tile."""
 
-LATENT_RATE = 0.667
-"""Part of the peak that kernels for latent attention reach where products bound them: 660 TFLOP/s on an H800, by
-FlashMLA's README (2025-04)."""
+PRODUCTS_RATE = 0.667
+"""Part of the peak that kernels reach where products bound them: 660 TFLOP/s of latent attention on an H800, by
+FlashMLA's README (2025-04). Of other attention no kernel is expected beyond it, whose products fill tensor cores less
+(0.39 at most in the tables of seven GPUs); that binds where cores have few tensor units, as an H20's."""
 
 FETCHED = 0.7
 """Power of the bandwidth by which a core's time for a block of keys falls. Chosen on four times of an H200 beside those
@@ -109,7 +110,7 @@ class DecodeModel(Learned, TokenQuestion):
         tile = np.exp(c["tile"] + c["tile_d"] * wide) * 1e-6
         block = np.exp(c["block"] + c["block_d"] * wide) * 1e-6
         products = 2 * self.tile_heads * self.tile_keys * (shape["d_head"] + shape["d_value"])
-        block = np.where(shape["latent"] > 0, products / (LATENT_RATE * self.limits.peak / cores), block)
+        block = np.where(shape["latent"] > 0, products / (PRODUCTS_RATE * self.limits.peak / cores), block)
         waves = tiles / cores
         divided = blocks * (shape["context"] / seen) ** part(c["whole"])
         splits = np.maximum(1, np.minimum(np.exp(c["aim"]) / waves, divided / np.exp(c["part"])))
@@ -164,9 +165,11 @@ class DecodeModel(Learned, TokenQuestion):
         }
 
     def _least(self, shape: Shape, seen: Column, size: Column) -> Column:
-        """No kernel beats the peak on its products, nor memory's bandwidth on what no cache of known size holds."""
+        """No kernel beats the peak on its products (without a latent, what is expected of them), nor memory's bandwidth
+        on what no cache of known size holds."""
         import numpy as np
 
         products = 2 * shape["batch"] * shape["heads"] * seen * (shape["d_head"] + shape["d_value"])
         streamed = np.maximum(0, size - (self.limits.l2 or np.inf))
-        return np.maximum(products / self.limits.peak, streamed / self.limits.bandwidth)
+        reached = np.where((shape["latent"] > 0) | (self.limits.cores is None), 1.0, PRODUCTS_RATE)
+        return np.maximum(products / (reached * self.limits.peak), streamed / self.limits.bandwidth)
