@@ -11,16 +11,20 @@ from calc.cli import options
 from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
 from calc.output.notes import warn_beyond
+from calc.output.progress import Progress
 from calc.output.tables import emit
 from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.constants import fitted_engines
-from calc.serve.layout import layout_of
+from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Guessing, Service, service_of
 from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec
 from calc.units import parse_price
 
 OPEN_REQUESTS = 1000
+APART = ("prefill", "decode")
+TOGETHER = ("tp", "pp", "ep", "moe_tp", "attention_dp")
+"""How a server that both reads prompts and makes answers is laid out."""
 
 COUNT = options.Tokens()
 
@@ -94,10 +98,12 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     if given["rate"] is not None:
         check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
     price = None if given["price"] is None else parse_price(given["price"], "--price")
-    found = answer(service, workload, decode, given.pop("workers"))
+    progress = Progress()
+    found = answer(service, workload, decode, given.pop("workers"), progress)
+    progress.close()
     _warn_of_lengths(model, workload, given)
     record = record_of(found, service, decode, workload, given, price)
-    emit([record], tables_of(service, found, record), fmt)
+    emit([record], tables_of([service, *([decode] if decode else [])], found, record), fmt)
     return _status(found)
 
 
@@ -118,36 +124,35 @@ def _services(model: ModelSpec, given: dict[str, Any]) -> tuple[Service, Service
     words = (given["engine"], given["dtype"], given["cache_dtype"], given["batched_tokens"], given["max_seqs"])
     guess = _guessing(model, given)
     apart = given["prefill_gpus"] is not None or given["decode_gpus"] is not None
+    _check_apart(given, apart=apart)
     if not apart:
-        layout = layout_of(
-            model,
-            **{name: given[name] for name in ("gpus", "tp", "pp", "attention_dp", "ep", "moe_tp")},
-        )
+        layout = layout_of(model, **{name: given[name] for name in ("gpus", *TOGETHER)})
         return service_of(model, given["gpu"], layout, *words, guess), None
     if given["prefill_gpus"] is None or given["decode_gpus"] is None:
         raise Refused("--prefill-gpus", "--prefill-gpus and --decode-gpus together", "one of them")
     if given["gpus"] not in (None, given["prefill_gpus"] + given["decode_gpus"]):
         raise Refused("--gpus", "the sum of --prefill-gpus and --decode-gpus", given["gpus"])
-    reading, making = (
-        layout_of(
-            model,
-            gpus=given[f"{kind}_gpus"],
-            tp=_tp(given, kind),
-            attention_dp=_dp(given, kind),
-            ep=given[f"{kind}_ep"],
-        )
-        for kind in ("prefill", "decode")
-    )
+    reading, making = (_layout_apart(model, given, kind) for kind in APART)
     return service_of(model, given["gpu"], reading, *words), service_of(model, given["gpu"], making, *words, guess)
 
 
-def _tp(given: dict[str, Any], kind: str) -> int:
-    return given[f"{kind}_tp"]
+def _layout_apart(model: ModelSpec, given: dict[str, Any], kind: str) -> Layout:
+    """Of GPUs that only read prompts, or only make answers: experts over more ranks than share a sequence span several
+    groups of attention. Errors: Refused, by the options of that kind, where numbers do not divide the model."""
+    tp, ep = given[f"{kind}_tp"], given[f"{kind}_ep"]
+    try:
+        return layout_of(model, given[f"{kind}_gpus"], tp, attention_dp=max(ep // tp, 1), ep=ep)
+    except Refused as error:
+        raise Refused(f"--{kind}-{error.field.removeprefix('--')}", error.expected, error.found) from None
 
 
-def _dp(given: dict[str, Any], kind: str) -> int:
-    """Groups of attention: experts over more ranks than share a sequence span several of them."""
-    return max(given[f"{kind}_ep"] // given[f"{kind}_tp"], 1)
+def _check_apart(given: dict[str, Any], *, apart: bool) -> None:
+    """Errors: Refused for how servers of both are laid out where there are none, and for that of servers apart."""
+    unheard = TOGETHER if apart else tuple(f"{kind}_{name}" for kind in APART for name in ("tp", "ep"))
+    beside = "beside --prefill-gpus and --decode-gpus" if apart else "without --prefill-gpus and --decode-gpus"
+    for name in unheard:
+        if given[name] not in (None, 1):
+            raise Refused(f"--{name.replace('_', '-')}", f"1 {beside}", given[name])
 
 
 def _guessing(model: ModelSpec, given: dict[str, Any]) -> Guessing:

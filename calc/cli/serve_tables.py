@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calc.output.tables import Table
@@ -97,11 +97,14 @@ def _run(
     service: Service, decode: Service | None, workload: Workload, given: Mapping[str, Any], gpus: int
 ) -> dict[str, Any]:
     """What was asked, defaults filled in."""
+    laid: dict[str, Any] = _layout(service.layout)
+    if decode is not None:
+        laid = {"prefill": laid, "decode": _layout(decode.layout)}
     found: dict[str, Any] = {
         "engine": service.engine.name,
         "engine_version": service.engine.version,
         "gpus": gpus,
-        **_layout(service.layout),
+        **laid,
         "dtype": service.form.name,
         "cache_dtype": service.cache,
         "input": given["input_"] or workload.mean_input,
@@ -113,8 +116,6 @@ def _run(
     for name in ("concurrency", "rate", "spread", "seed", "guess", "acceptance"):
         found[name] = given[name]
     found["trace"] = None if given["trace"] is None else str(given["trace"])
-    if decode is not None:
-        found["prefill"], found["decode"] = _layout(service.layout), _layout(decode.layout)
     return found
 
 
@@ -138,16 +139,21 @@ def _too_much(service: Service) -> str:
     return f"{what}; --tp and --pp spread them over more GPUs, --dtype takes fewer bits"
 
 
-def tables_of(service: Service, found: Answer, record: Mapping[str, Any]) -> list[Table]:
-    """The same for people."""
+def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, Any]) -> list[Table]:
+    """The same for people. services: the one that serves, or the reader of prompts and the maker of answers."""
     run = record["run"]
     title = f"{record['model']} on {run['gpus']} {record['device']}, {run['engine']} {run['engine_version']}"
-    line = ", ".join(
-        f"{name} {run[name]}" for name in ("tp", "pp", "attention_dp", "ep", "replicas", "dtype", "cache_dtype")
-    )
+    line = _said(run)
     report = found.report
     if report is None:
-        return [Table(("", ""), [("fits", f"no: {_too_much(service)}")], title, f"run: {line}")]
+        return [
+            Table(
+                ("", ""),
+                [("fits", f"no: {_too_much(min(services, key=lambda each: each.room))}")],
+                title,
+                f"run: {line}",
+            )
+        ]
     spreads = [(name, *("–" if each is None else duration(each) for each in record[name].values())) for name in SPREADS]
     note = DEFINITIONS.replace("; ", "\n")
     facts = [
@@ -167,6 +173,21 @@ def tables_of(service: Service, found: Answer, record: Mapping[str, Any]) -> lis
         Table(("", "mean", "p50", "p90", "p99"), spreads, title),
         Table(("", ""), facts, note=f"{note}\nrun: {line}"),
     ]
+
+
+LAID = ("tp", "pp", "attention_dp", "ep", "replicas")
+
+
+def _said(run: Mapping[str, Any]) -> str:
+    """How a run is laid out, in words; where prompts and answers have GPUs of their own, of both."""
+    formats = f"dtype {run['dtype']}, cache_dtype {run['cache_dtype']}"
+    if "decode" not in run:
+        return f"{_words(run)}, {formats}"
+    return f"prefill {_words(run['prefill'])}; decode {_words(run['decode'])}; {formats}"
+
+
+def _words(layout: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {layout[name]}" for name in LAID)
 
 
 def _longest(parts: Mapping[str, float]) -> list[tuple[str, float]]:

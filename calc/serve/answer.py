@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.serve.constants import interval_of
 from calc.serve.machine import Machine
-from calc.serve.parts import Replicas, job_of, outcome
+from calc.serve.parts import ANSWERED, Replicas, job_of, outcome
 from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
 from calc.serve.service import Service
@@ -17,6 +17,7 @@ from calc.serve.simulate import Apart, Simulated, simulate_apart
 from calc.serve.steady import OperatingPoint, Steady, lengths_of, steady
 from calc.serve.step import StepLoad, step_time
 from calc.serve.workload import Workload
+from calc.workers.job import Progress
 from calc.workers.workers import HERE, Workers
 
 MANY = 1e9
@@ -70,10 +71,17 @@ def capacity_of(service: Service, input: float, output: float, cached: float = 0
     return float(np.max(found.requests))
 
 
-def answer(service: Service, workload: Workload, decode: Service | None = None, workers: Workers = HERE) -> Answer:
+def answer(
+    service: Service,
+    workload: Workload,
+    decode: Service | None = None,
+    workers: Workers = HERE,
+    progress: Progress | None = None,
+) -> Answer:
     """A workload on a service; with `decode`, prompts are read by `service` and answers made by that.
 
-    workers: who simulates the replicas, with the same answer; prompts and answers apart are one simulation.
+    workers: who simulates the replicas, with the same answer; prompts and answers apart are one simulation. progress:
+    told of requests that are answered.
 
     Errors: Refused for a sequence longer than attention is known of.
     """
@@ -83,11 +91,21 @@ def answer(service: Service, workload: Workload, decode: Service | None = None, 
         return Answer(False, None, False, 0.0, {}, {})
     ends = decode or service
     capacity = _capacity(service, decode, mean, last)
-    runs = _apart(service, decode, workload) if decode else _together(service, workload, workers)
+    if decode is None:
+        runs = _together(service, workload, workers, progress)
+    else:
+        runs = _apart(service, decode, workload, progress)
     report = report_of(runs, 0.0 if workload.concurrency else WARM)
     each = report.concurrency / ends.layout.replicas
     saturated = each > 1.02 * ends.running(mean, last) or report.preemptions > 0
-    return Answer(True, report, saturated, capacity, _parts(ends, mean, last, each), _interval(service, report))
+    return Answer(
+        True,
+        report,
+        saturated,
+        capacity,
+        _parts(ends, mean, last, each),
+        _interval(service, report, _offered(workload, report, capacity * last)),
+    )
 
 
 def check_rate(service: Service, decode: Service | None, rate: float, input: float, output: float) -> None:
@@ -113,14 +131,20 @@ def _capacity(service: Service, decode: Service | None, input: float, output: fl
     return min(reads, capacity_of(decode, input, output, cached=input) * decode.layout.replicas)
 
 
-def _together(service: Service, workload: Workload, workers: Workers) -> list[Simulated]:
+def _together(service: Service, workload: Workload, workers: Workers, progress: Progress | None) -> list[Simulated]:
     tokens = workload.mean_input + workload.mean_output
     every = (workload.part(i, service.layout.replicas) for i in range(service.layout.replicas))
     parts = [part for part in every if part.requests]
-    return [outcome(parts[i], part) for i, part in workers.results(job_of(Replicas(service, parts, tokens)))]
+    heard = progress if workers == HERE else None  # elsewhere they are told of whole replicas alone
+    found: list[Simulated] = []
+    for i, part in workers.results(job_of(Replicas(service, parts, tokens, heard))):
+        found.append(outcome(parts[i], part))
+        if progress is not None:
+            progress(ANSWERED, sum(len(each.requests) for each in found), len(workload.requests))
+    return found
 
 
-def _apart(service: Service, decode: Service, workload: Workload) -> list[Simulated]:
+def _apart(service: Service, decode: Service, workload: Workload, progress: Progress | None) -> list[Simulated]:
     tokens = workload.mean_input + workload.mean_output
 
     def transfer(request: Request) -> float:
@@ -131,7 +155,12 @@ def _apart(service: Service, decode: Service, workload: Workload) -> list[Simula
         [decode.server(tokens) for _ in range(decode.layout.replicas)],
         transfer,
     )
-    return [simulate_apart(workload, apart, _delay(service))]
+
+    def told(answered: int) -> None:
+        if progress is not None:
+            progress(ANSWERED, answered, len(workload.requests))
+
+    return [simulate_apart(workload, apart, _delay(service), told)]
 
 
 def _delay(service: Service) -> Callable[[Request], float]:
@@ -149,12 +178,40 @@ def _parts(service: Service, input: float, output: float, under_way: float) -> d
     return {name: float(value) / float(step.total) for name, value in step._asdict().items() if value}
 
 
-def _interval(service: Service, report: Report) -> dict[str, tuple[float, float, float]]:
-    """level, low, high of what would be measured; no token comes before a rank has read its matrices."""
+class _Offered(NamedTuple):
+    """Requests that come whatever the server does. made: tokens of the answers that count; sending: seconds between the
+    first and the last of them; rest: from that to the last answer; most: tokens a second at capacity."""
+
+    made: float
+    sending: float
+    rest: float
+    most: float
+
+    def output(self, faster: float) -> float:
+        """Tokens a second of a server that is so many times as fast."""
+        return min(self.made / (self.sending + self.rest / faster), faster * self.most)
+
+
+def _offered(workload: Workload, report: Report, most: float) -> _Offered | None:
+    """What is offered; None of a closed loop, whose clients send as fast as they are answered."""
+    if workload.concurrency is not None:
+        return None
+    sent = sorted(each.sent for each in workload.requests)
+    sent = sent[int(len(sent) * WARM) :]
+    sending = min(sent[-1] - sent[0], report.seconds)
+    return _Offered(report.output * report.seconds, sending, report.seconds - sending, most)
+
+
+def _interval(service: Service, report: Report, offered: _Offered | None) -> dict[str, tuple[float, float, float]]:
+    """level, low, high of what would be measured; no token comes before a rank has read its matrices, and no more of
+    them than are asked for."""
     found = {}
     for name, value in (("ttft", report.ttft.mean), ("tpot", report.tpot.mean), ("throughput", report.output)):
         level, low, high = interval_of(name, service.engine.name)
-        found[name] = (level, value * low, value * high)
+        if name == "throughput" and offered is not None:
+            found[name] = (level, min(offered.output(low), value), max(offered.output(high), value))
+        else:
+            found[name] = (level, value * low, value * high)
     if least := _least_tpot(service):
         (level, low, high), (of_output, slow, fast) = found["tpot"], found["throughput"]
         found["tpot"] = (level, min(max(low, least), report.tpot.mean), high)

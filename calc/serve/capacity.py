@@ -18,10 +18,12 @@ RUNTIME = 2 * 2**30
 def cache_room(rank: Rank, device: Device | Machine, engine: Engine, budget: int) -> float:
     """Bytes for keys and values on each GPU beside a step of `budget` tokens; negative where weights alone do not
     fit."""
-    taken = rank.held + budget * rank.message * STEP_BYTES + RUNTIME
+    step = budget * rank.message * STEP_BYTES
     if engine.fraction_of == "free":
-        return (device.usable - taken) * engine.memory_fraction
-    return device.usable * engine.memory_fraction - taken
+        return (device.usable - rank.held - step - RUNTIME) * engine.memory_fraction
+    if engine.fraction_of == "found":
+        return (device.usable - RUNTIME) * engine.memory_fraction - rank.held
+    return device.usable * engine.memory_fraction - rank.held - step - RUNTIME
 
 
 def cached_bytes(rank: Rank, engine: Engine, tokens: float) -> float:

@@ -35,6 +35,9 @@ def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
         yield f"planned in {form}: name a checkpoint in that format, or other weights are loaded than were planned"
     if not plain and engine.cache_words.get(first.cache) == "auto":
         yield f"keys and values are planned in {first.cache}: a checkpoint that names another format for them gets that"
+    if engine.cache_since and engine.cache_words.get(first.cache) not in (None, "auto"):
+        since = f"{engine.title} {engine.cache_since}"
+        yield f"keys and values in {first.cache} are asked for by an option that {since} brought"
     if last.guessing.tokens:
         guessed = f"planned with {last.guessing.tokens} tokens guessed a step, and started without"
         yield f"{guessed}: name what guesses them by {engine.speculation}"
@@ -111,6 +114,12 @@ def _sglang(model: str, services: Sequence[Service], longest: int, running: Sequ
     return [" ".join(filter(None, words))]
 
 
+def _cache_told(service: Service) -> Lines:
+    """The format of keys and values, where it is not the default: releases before 1.3 have no such option."""
+    word = _cache("trtllm", service)
+    return [f"--kv_cache_dtype {word}"] if word != "auto" else []
+
+
 def _trtllm(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
     """Options of `trtllm-serve serve` (nvidia.github.io/TensorRT-LLM, trtllm-serve)."""
     service = services[0]
@@ -123,7 +132,7 @@ def _trtllm(model: str, services: Sequence[Service], longest: int, running: Sequ
         f"--ep_size {layout.ep}" * (layout.ep > 1),
         f"--max_batch_size {running[0]} --max_num_tokens {service.budget} --max_seq_len {longest}",
         f"--kv_cache_free_gpu_memory_fraction {service.engine.memory_fraction}",
-        f"--kv_cache_dtype {_cache('trtllm', service)}",
+        *_cache_told(service),
     ]
     return [" ".join(filter(None, words))]
 

@@ -72,8 +72,8 @@ def layout_of(
     if moe_tp is not None and ep is not None and moe_tp * ep != wide:
         raise Refused("--moe-tp", f"moe_tp * ep to be tp * attention_dp = {wide}", f"{moe_tp} * {ep}")
     if ep is None:
-        ep = 1 if moe_tp is None else _quotient("tp * attention_dp", wide, moe_tp, "moe_tp")
-    _quotient("tp * attention_dp", wide, ep, "ep")
+        ep = 1 if moe_tp is None else _part("--moe-tp", moe_tp, wide)
+    _part("--ep", ep, wide)
     _check(spec, tp, pp, ep, wide // ep)
     return Layout(tp, pp, attention_dp, ep, replicas)
 
@@ -96,6 +96,13 @@ def _check(spec: ModelSpec, tp: int, pp: int, ep: int, moe_tp: int) -> None:
         raise Refused("--pp", f"at most the {spec.n_layers} layers", pp)
     if ep > 1 and not any(isinstance(group.channel, Moe) for group in spec.layers):
         raise Refused("--ep", "1 for a model without experts", ep)
+
+
+def _part(field: str, part: int, wide: int) -> int:
+    """What a divisor leaves of the GPUs of a stage. Errors: Refused for another number."""
+    if wide % part:
+        raise Refused(field, f"a divisor of tp * attention_dp = {wide}", part)
+    return wide // part
 
 
 def _quotient(field: str, whole: int, part: int, name: str) -> int:

@@ -8,23 +8,26 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from calc.serve.service import Service
-from calc.serve.simulate import Simulated, shared_prefixes, simulate
+from calc.serve.simulate import Simulated, Told, shared_prefixes, simulate, unheard
 from calc.serve.traces import BLOCK
 from calc.serve.workload import Workload
 from calc.workers.identity import digest
-from calc.workers.job import Job, Part
+from calc.workers.job import Job, Part, Progress
 
 TIMES = ("sent", "scheduled", "first", "last")
+ANSWERED = "requests answered"
 COUNTS = ("cached", "preempted", "refused")
 """What a simulation finds out of each request; all else the workload has said."""
 
 
 class Replicas(NamedTuple):
-    """A workload over the replicas of a service. tokens: of a request in the mean."""
+    """A workload over the replicas of a service. tokens: of a request in the mean. progress: told of requests that are
+    answered, where the simulation runs in this process."""
 
     service: Service
     parts: Sequence[Workload]
     tokens: float
+    progress: Progress | None = None
 
 
 def job_of(replicas: Replicas) -> Job:
@@ -49,10 +52,21 @@ def simulated(replicas: Replicas, which: int) -> Part:
         part,
         lambda: service.server(replicas.tokens, shared),
         lambda request: service.request_seconds(request.input),
+        _told(replicas, which),
     )
     columns = {name: np.array([_number(getattr(each, name)) for each in found.requests]) for name in (*TIMES, *COUNTS)}
     scalars = {each.name: getattr(found, each.name) for each in fields(found) if each.name not in ("requests", "gaps")}
     return Part(columns, {**scalars, "gaps": [list(gap) for gap in found.gaps]})
+
+
+def _told(replicas: Replicas, which: int) -> Told:
+    """Of all replicas, one after the other."""
+    progress = replicas.progress
+    if progress is None:
+        return unheard
+    before = sum(len(part.requests) for part in replicas.parts[:which])
+    total = sum(len(part.requests) for part in replicas.parts)
+    return lambda answered: progress(ANSWERED, before + answered, total)
 
 
 def outcome(workload: Workload, part: Part) -> Simulated:

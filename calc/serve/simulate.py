@@ -13,6 +13,11 @@ from calc.serve.server import Server
 from calc.serve.workload import Workload
 
 MakeServer = Callable[[], Server]
+Told = Callable[[int], None]
+
+
+def unheard(answered: int) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,11 @@ class Simulated:
         return [each for each in self.requests if each.last is not None]
 
 
-def simulate(workload: Workload, make: MakeServer, delay: Callable[[Request], float]) -> Simulated:
-    """One replica. delay: seconds from a request's sending until the server has it."""
+def simulate(
+    workload: Workload, make: MakeServer, delay: Callable[[Request], float], told: Told = unheard
+) -> Simulated:
+    """One replica. delay: seconds from a request's sending until the server has it. told: now and again, how many
+    requests have been answered."""
     server = make()
     clients = _Clients(workload, delay)
     while not (server.idle and clients.quiet):
@@ -47,6 +55,7 @@ def simulate(workload: Workload, make: MakeServer, delay: Callable[[Request], fl
             continue
         for request in server.advance(clients.next):
             clients.answered(request)
+        told(clients.done)
     return summed(clients, [server], [server])
 
 
@@ -59,8 +68,11 @@ class Apart:
     transfer: Callable[[Request], float]
 
 
-def simulate_apart(workload: Workload, apart: Apart, delay: Callable[[Request], float]) -> Simulated:
-    """Prompts go to the prefill server that has the fewest, then with their cache to such a decode server."""
+def simulate_apart(
+    workload: Workload, apart: Apart, delay: Callable[[Request], float], told: Told = unheard
+) -> Simulated:
+    """Prompts go to the prefill server that has the fewest, then with their cache to such a decode server. told: as
+    `simulate` has it."""
     clients = _Clients(workload, delay)
     coming: list[tuple[float, int, Request]] = []
     everyone = [*apart.prefill, *apart.decode]
@@ -98,6 +110,7 @@ def simulate_apart(workload: Workload, apart: Apart, delay: Callable[[Request], 
                 clients.answered(own)
             else:
                 heapq.heappush(coming, (own.first, own.number, own))
+        told(clients.done)
     return summed(clients, apart.prefill, apart.decode)
 
 
@@ -126,7 +139,7 @@ class _Clients:
         self.requests = tuple(replace(each) for each in workload.requests)
         self.delay = delay
         self.waiting: list[tuple[float, int, Request]] = []
-        self.unsent = 0
+        self.unsent, self.done = 0, 0
         at_once = len(self.requests) if workload.concurrency is None else workload.concurrency
         for _ in range(min(at_once, len(self.requests))):
             self._send(None)
@@ -158,6 +171,7 @@ class _Clients:
 
     def answered(self, request: Request) -> None:
         """A client has its answer."""
+        self.done += 1
         self._send(request.last)
 
 

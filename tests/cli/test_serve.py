@@ -147,6 +147,69 @@ def test_prompts_apart(run: Run) -> None:
     assert (record["run"]["prefill"]["tp"], record["run"]["decode"]["tp"]) == (2, 4)
 
 
+def test_servers_apart_say_how_each_is_laid_out(run: Run) -> None:
+    apart = ("--prefill-gpus", "2", "--decode-gpus", "4", "--decode-tp", "2")
+    _, out, _ = run("llama-3-8b", "--gpu", "h200", *apart, *CLOSED)
+    laid = "pp 1, attention_dp 1, ep 1, replicas 2;"
+    assert f"run: prefill tp 1, {laid} decode tp 2, {laid}" in " ".join(out.split())
+    _, out, _ = run("llama-3-8b", "--gpu", "h200", *apart, *CLOSED, "--json")
+    assert "tp" not in json.loads(out)["run"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--decode-gpus", "3", "--decode-tp", "2"), "--decode-gpus: expected a multiple of tp * pp"),
+        (("--decode-gpus", "2", "--prefill-tp", "3"), "--prefill-gpus: expected a multiple of tp * pp"),
+        (("--decode-gpus", "6", "--decode-tp", "6"), "--decode-tp: expected a divisor of n_heads = 32, found 6"),
+        (("--decode-gpus", "2", "--decode-ep", "2"), "--decode-ep: expected 1 for a model without experts, found 2"),
+        (("--decode-gpus", "4", "--tp", "4"), "--tp: expected 1 beside --prefill-gpus and --decode-gpus, found 4"),
+    ],
+)
+def test_a_refusal_of_servers_apart_names_the_option_that_was_said(run: Run, words: tuple[str, ...], said: str) -> None:
+    code, _, err = run("llama-3-8b", "--gpu", "h200", "--prefill-gpus", "2", *words, *CLOSED)
+    assert code == 2
+    assert err.startswith(f"error: {said}")
+
+
+def test_how_servers_apart_are_laid_out_is_refused_where_there_are_none(run: Run) -> None:
+    code, _, err = run("llama-3-8b", "--gpu", "h200", "--decode-tp", "2", *CLOSED)
+    assert (code, err) == (2, "error: --decode-tp: expected 1 without --prefill-gpus and --decode-gpus, found 2\n")
+
+
+def test_no_more_is_answered_than_is_asked_for(run: Run) -> None:
+    """At a rate that is a tenth of capacity, a faster server answers no more in a second, and a slower one as much."""
+    words = ("--gpu", "h100-sxm", "--input", "512", "--output", "128", "--rate", "2", "--spread", "0", "--json")
+    record = json.loads(run("llama-3-8b", *words)[1])
+    interval, found = record["interval"]["throughput"], record["throughput"]["output"]
+    assert record["capacity"] > 20
+    assert interval["low"] == pytest.approx(found, rel=0.02)
+    assert found <= interval["high"] == pytest.approx(found, rel=0.02)
+
+
+def test_a_slower_server_answers_what_it_can(run: Run) -> None:
+    """At nine tenths of capacity, one of two thirds of its speed answers two thirds of that."""
+    words = ("--gpu", "h100-sxm", "--input", "512", "--output", "128", "--json")
+    most = json.loads(run("llama-3-8b", *words, "--rate", "2")[1])["capacity"]
+    record = json.loads(run("llama-3-8b", *words, "--rate", f"{0.9 * most}")[1])
+    interval, found = record["interval"]["throughput"], record["throughput"]["output"]
+    assert interval["low"] == pytest.approx(0.65 * most * 128, rel=0.02)
+    assert found < interval["high"] < 1.02 * 0.9 * most * 128
+
+
+@pytest.mark.parametrize("apart", [(), ("--prefill-gpus", "1", "--decode-gpus", "1")])
+def test_long_simulations_say_how_far_they_are(
+    run: Run, monkeypatch: pytest.MonkeyPatch, apart: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("calc.output.progress._PATIENCE", 0.0)
+    code, _, err = run("llama-3-8b", "--gpu", "h100-sxm", *apart, *CLOSED)
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[-1] == "requests answered: 80 of 80"
+    assert 10 < len(set(lines)) <= 81
+    assert all(line.endswith(" of 80") for line in lines)
+
+
 def test_a_trace_and_a_price(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text("sent,input,output\n" + "".join(f"{i / 4},{100 + i},20\n" for i in range(40)))

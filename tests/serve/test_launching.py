@@ -51,8 +51,8 @@ KNOWN = {
         "--kv_cache_dtype",
     },
 }
-"""Options that the engines' documentation lists (vLLM 0.15, SGLang 0.5, TensorRT-LLM's main of
-March 2026): all that tell what was planned."""
+"""Options that the engines' documentation lists (vLLM 0.15, SGLang 0.5, TensorRT-LLM
+1.3.0rc7): all that tell what was planned."""
 
 
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "dynamo": "vllm", "llm-d": "vllm"}
@@ -90,13 +90,22 @@ def test_lines_name_the_model_and_how_many_run(tool: str) -> None:
         ("dynamo", "fp8", "--kv-cache-dtype fp8"),
         ("sglang", "bf16", "--kv-cache-dtype bf16"),
         ("sglang", "fp8", "--kv-cache-dtype fp8_e4m3"),
-        ("trtllm", "bf16", "--kv_cache_dtype auto"),
         ("trtllm", "fp8", "--kv_cache_dtype fp8"),
         ("trtllm", "nvfp4", "--kv_cache_dtype nvfp4"),
     ],
 )
 def test_the_planned_format_of_the_cache_is_said(tool: str, cache: str, said: str) -> None:
     assert f"{said} " in f"{line(tool, planned(tool, cache=cache))} "
+
+
+def test_an_option_newer_than_the_engine_is_said_where_it_is_needed_alone() -> None:
+    """TensorRT-LLM's format of the cache, which releases before v1.3.0rc7 refuse: by default it is the model's."""
+    plain, narrow = planned("trtllm", "bf16", "bf16"), planned("trtllm", "bf16", "fp8")
+    assert "--kv_cache_dtype" not in line("trtllm", plain)
+    assert list(cautions("trtllm", [plain])) == []
+    assert list(cautions("trtllm", [narrow])) == [
+        "keys and values in fp8 are asked for by an option that TensorRT-LLM 1.3.0rc7 brought"
+    ]
 
 
 @pytest.mark.parametrize(("tool", "cache"), [("vllm", "int8"), ("llm-d", "nvfp4"), ("sglang", "nvfp4")])

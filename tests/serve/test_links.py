@@ -108,6 +108,17 @@ def test_every_hop_of_a_pipeline_takes_time() -> None:
     assert talking == pytest.approx(3 * (BEGINS + 4096 * 2 / rates.stage_link))
 
 
+def test_a_hop_of_a_pipeline_carries_the_tokens_of_one_group() -> None:
+    """Llama-3.1-8B on two stages, of one GPU or of two groups of attention: each GPU sends what its own sequences have,
+    half of them at a time, to its next."""
+    spec, load = load_model("llama-3.1-8b"), StepLoad(4.0, 0.0, 0.0, 0.0, 0.0, 4.0)
+    for groups in (1, 2):
+        service = service_of(spec, "h100-sxm", layout_of(spec, pp=2, attention_dp=groups))
+        rates = service.rates
+        talking = step_time(service.rank, load, rates).talking
+        assert talking == pytest.approx(BEGINS + 2 * 4096 * 2 / rates.stage_link)
+
+
 def test_copies_of_a_dense_model_have_nothing_to_say() -> None:
     """Groups of attention of a model without experts are replicas: no sums over them, and what replicas answer."""
     spec, load = load_model("llama-3.1-8b"), StepLoad(32.0, 0.0, 0.0, 0.0, 0.0, 32.0)

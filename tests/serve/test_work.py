@@ -153,7 +153,7 @@ def test_lengths_are_close_enough() -> None:
         ({"gpus": 3, "tp": 2}, "--gpus"),
         ({"tp": 2, "ep": 2}, "--ep"),
         ({"pp": 33}, "--pp"),
-        ({"tp": 4, "moe_tp": 3}, "moe_tp"),
+        ({"tp": 4, "moe_tp": 3}, "--moe-tp"),
     ],
 )
 def test_layouts_that_cannot_be(words: dict[str, int], field: str) -> None:

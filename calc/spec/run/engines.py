@@ -37,13 +37,15 @@ class Engine:
     """The rules of one engine.
 
     version: of the sources that were read. block: tokens of a page of the cache. batched_tokens: of one step, at most.
-    max_seqs: sequences that run at once, at most. memory_fraction: of a GPU's memory ("all") or of what
-    weights and a step leave of it ("free", `fraction_of`), what it takes. chunked: whether a
+    max_seqs: sequences that run at once, at most. memory_fraction: what it takes (`fraction_of`) of a GPU's memory for
+    weights, a step and the cache ("all"), of what is free before weights are loaded for weights and the cache, steps
+    having the rest ("found"), or of what weights and a step leave ("free"). chunked: whether a
     prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step. cache: the format of
     keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
     are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
     ahead: whether it lays the next step while one runs, so that who comes meanwhile waits for a step more.
-    cache_words: formats of keys and values -> what its option calls them. speculation: the option that says what
+    cache_words: formats of keys and values -> what its option calls them; cache_since: the version from which on it has
+    that option, "" for one as old as `version`. speculation: the option that says what
     guesses tokens; "" where it is not known. allocation: None where it is not known to the byte.
     """
 
@@ -55,7 +57,7 @@ class Engine:
     batched_tokens: int
     max_seqs: int
     memory_fraction: float
-    fraction_of: Literal["all", "free"]
+    fraction_of: Literal["all", "found", "free"]
     chunked: bool
     mixed: bool
     prefix_cache: bool
@@ -63,6 +65,7 @@ class Engine:
     scatter: float
     ahead: bool
     cache_words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    cache_since: str = ""
     speculation: str = ""
     allocation: Allocation | None = None
 
