@@ -19,6 +19,9 @@ from reference_models.model import Model
 UNADAPTED = {"cross_attention", "macaron", "convolution", "per_layer"}
 """Blocks of a layer that a bottleneck does not stand behind."""
 
+WITHIN = ("layers.", "encoder.layers.", "encoder.shortened.")
+"""Where modules stand that are in the layers of the main stack and of the encoder."""
+
 
 def adapt(model: Model, adapter: Adapter) -> Model:
     """`model` itself, all its weights frozen, with the trained weights of `adapter`.
@@ -140,7 +143,7 @@ def in_layers(model: Model, *, indexers: bool = False) -> Iterator[tuple[nn.Modu
     indexers: those of the indexers too, which no gradient passes.
     """
     for path, parent in model.named_modules():
-        inside = path.startswith(("layers.", "encoder.layers.")) and (indexers or "indexer" not in path.split("."))
+        inside = path.startswith(WITHIN) and (indexers or "indexer" not in path.split("."))
         for name, module in parent.named_children() if inside else ():
             yield parent, name, module
 

@@ -1,4 +1,5 @@
-"""What stands between groups of layers: patches of pictures merged, and bytes that become patches and bytes again."""
+"""What stands between groups of layers: merged patches of pictures, bytes that become patches and bytes again, shorter
+sequences."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from torch import nn
 
 from calc.spec import Stack
 from reference_models.blocks.byte_patches import IntoPatches, OutOfPatches
+from reference_models.blocks.shortened import ShorterSequence
 from reference_models.blocks.windows import merging
 
 
@@ -15,6 +17,8 @@ def ahead_of_groups(spec: Stack) -> nn.ModuleDict:
     for group, length in zip(spec.layers, spec.patch_lengths, strict=True):
         if group.merge is not None:
             made[group.name] = merging(group.merge, width)
+        elif group.shortened is not None:
+            made[group.name] = ShorterSequence(group.shortened, group.norm, width)
         elif group.patched is not None:
             made[group.name] = IntoPatches(group.patched, width)
         elif group.unpatched is not None and length is not None:

@@ -28,7 +28,7 @@ from reference_models.support import module_of, supported
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
     *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge", "ngrams"),
-    *("patched", "unpatched", "of_patches"),
+    *("patched", "unpatched", "of_patches", "shortened"),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
 )
 """Fields of the spec that are computed here."""

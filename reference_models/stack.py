@@ -99,7 +99,9 @@ class StackOfLayers(nn.Module):
         """What stands ahead of layers that read fewer and wider vectors; `ahead`: the number of the first of these."""
         merges, names = ahead_of_groups(spec), [layer.group.name for layer in self.layers]
         self.ahead = {names.index(name): name for name in merges}
-        self.ahead_of = "patches" if any(each.patched for each in spec.layers) else "merges"
+        kinds = {"patches": "patched", "shortened": "shortened"}
+        found = (name for name, field in kinds.items() if any(getattr(each, field) for each in spec.layers))
+        self.ahead_of = next(found, "merges")
         if merges:
             self.add_module(self.ahead_of, merges)
 

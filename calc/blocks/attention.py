@@ -38,7 +38,7 @@ def attention(
     Keys and values are lent to later layers of the same window that have none of their own.
     """
     if spec.longest is not None:
-        _refuse_longer(load.seq, spec.longest)
+        _refuse_longer(load, spec.longest)
     heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
     q, k, v, gate, visits = projected(t, spec, x, load, around)
     around.lend(spec.window, k, v)
@@ -109,10 +109,12 @@ def _weighted(
     return difference(t, spec.differential, q, first, second, heads)
 
 
-def _refuse_longer(seq: Size, longest: int) -> None:
-    """Errors: Refused for texts of more than `longest` tokens; a formula is taken to be of shorter ones."""
-    if not is_symbolic(seq) and holds(seq > longest):
-        raise Refused("seq", f"at most {longest} tokens, more of which attend to blocks (not described)", seq)
+def _refuse_longer(load: Load, longest: int) -> None:
+    """Errors: Refused for sequences of more than `longest`; a formula is taken to be of shorter ones."""
+    if not is_symbolic(load.seq) and holds(load.seq > longest):
+        field, unit = ("seq", "tokens") if load.source is None else ("source_seq", "steps")
+        expected = f"at most {longest} {unit}, more of which do not all see one another (not described)"
+        raise Refused(field, expected, load.seq)
 
 
 def _output(

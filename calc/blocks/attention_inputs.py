@@ -8,7 +8,7 @@ from calc.blocks.attention_experts import routed_queries
 from calc.blocks.convolved_inputs import convolved_inputs
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Attention, QkNorm
 from calc.spec.load import Load
 from calc.trace.primitives.norm import as_divided
@@ -83,17 +83,24 @@ def _from_input(t: Trace, spec: Attention, x: Tensor, load: Load, around: Surrou
         if spec.experts is not None:
             q, visits = routed_queries(t, spec.experts, x, queries, load)
         else:
-            q = t.linear("q_proj", placed, wide, bias=spec.qkv_bias, shard=COLUMN)
-        k = t.linear("k_proj", placed, keys, bias=k_bias, shard=key_value(kv_heads))
+            q = t.linear("q_proj", _by_token(t, placed, load, around), wide, bias=spec.qkv_bias, shard=COLUMN)
+        k = t.linear("k_proj", _by_token(t, placed, load, around), keys, bias=k_bias, shard=key_value(kv_heads))
         v = k
         if spec.kv == "own":
-            v = t.linear("v_proj", x, values, bias=spec.qkv_bias, shard=key_value(kv_heads))
+            read = _by_token(t, x, load, around)
+            v = t.linear("v_proj", read, values, bias=spec.qkv_bias, shard=key_value(kv_heads))
         if visits is not None:
             return Projected(q, k, v, None, visits)
     if not spec.gate:
         return Projected(q, k, v, None)
     gate = t.joined(q, rows=q.rows, width=heads * d_value)
     return Projected(t.joined(q, rows=q.rows, width=queries), k, v, gate)
+
+
+def _by_token(t: Trace, x: Tensor, load: Load, around: Surroundings) -> Tensor:
+    """x as a product reads it: a copy where its channels lie apart and there are several sequences."""
+    plain = not around.by_channel or is_exactly(load.batch, 1)
+    return x if plain else t.joined(x, rows=x.rows, width=x.width)
 
 
 def placed_vectors(t: Trace, x: Tensor, places: Tensor | None) -> Tensor:

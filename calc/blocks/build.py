@@ -17,7 +17,7 @@ from calc.blocks.registry import front_of
 from calc.blocks.restored import places
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
-from calc.sizes import Size, exact_div, is_exactly
+from calc.sizes import Size, exact_div, is_exactly, is_symbolic, maximum
 from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Restored, Tower
 from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
@@ -123,7 +123,9 @@ def _source_length(encoder: Tower, load: Load) -> Size:
     own = getattr(encoder.embedding, "n_frames", None)
     if own is not None:
         return own
-    return load.seq if load.usual_source is None else load.usual_source
+    usual = load.seq if load.usual_source is None else load.usual_source
+    # Nobody asked for a sound that is too short to be heard.
+    return usual if is_symbolic(usual) else maximum(usual, encoder.least_steps)
 
 
 def pictures_inside(load: Load) -> bool:

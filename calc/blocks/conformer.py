@@ -1,10 +1,14 @@
-"""Convolutions within a layer: a Conformer's module, and DeBERTa-v2's beside its first layer."""
+"""Convolutions within a layer: a Conformer's module, DeBERTa-v2's beside its first layer, and those that shorten."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from calc.blocks.attention import attention
 from calc.blocks.surroundings import Surroundings
-from calc.spec import ConvolutionModule, LayerGroup
+from calc.spec import ConvolutionModule, LayerGroup, Shortened
 from calc.spec.load import Load
+from calc.trace.primitives.convolution import steps
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -36,3 +40,24 @@ def side_convolution(t: Trace, group: LayerGroup, x: Tensor, around: Surrounding
             y = t.dropout("dropout", y)
         out.append(t.activation("activation", spec.activation, y))
     return t.norm("beside_norm", group.norm, t.add("beside_add", x, out[0]))
+
+
+def shortened(
+    t: Trace, group: LayerGroup, spec: Shortened, x: Tensor, load: Load, around: Surroundings
+) -> tuple[Tensor, Load]:
+    """x [batch * seq, d_model] -> [batch * steps, d_model], and the load of these steps: of
+    floor((seq + 2 * padding - kernel) / stride) + 1 of them; 8 * batch * steps * d_model^2 * kernel FLOPs of both
+    convolutions, and attention's."""
+    after = replace(load, seq=steps(load.seq, spec.kernel, spec.stride, spec.padding))
+    with t.part(f"shortened.{group.name}", x, of="attention") as out:
+        kept, read = (_strided(t, name, group, spec, x, after) for name in ("residual", "attention"))
+        with t.part("attention", read, of="attention") as within:
+            within.append(attention(t, spec.attention, read, after, replace(around, by_channel=True)))
+        out.append(t.add("add", within[0], kept))
+    return out[0], after
+
+
+def _strided(t: Trace, name: str, group: LayerGroup, spec: Shortened, x: Tensor, after: Load) -> Tensor:
+    y = t.norm(f"{name}_norm", group.norm, x)
+    y = t.convolution(f"{name}_conv", y, 2 * x.width, (spec.kernel,), after.tokens)
+    return t.glu(f"{name}_glu", y)

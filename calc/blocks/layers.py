@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from calc.blocks.byte_patches import patched, unpatched
+from calc.blocks.conformer import shortened
 from calc.blocks.layer import layer
 from calc.blocks.surroundings import Lender, Surroundings
 from calc.blocks.tiles import between
@@ -64,6 +65,8 @@ def _ahead(
     if group.merge is not None:
         around.ends.append((x, around.grid))
         return merged(t, group.name, group.merge, x, load, around)
+    if group.shortened is not None:
+        return shortened(t, group, group.shortened, x, load, around)
     if group.patched is not None:
         return patched(t, group.name, group.patched, x, load, around)
     if group.unpatched is not None:

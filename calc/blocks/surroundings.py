@@ -30,7 +30,8 @@ class Surroundings:
     has given, with its own. conditioning: what modulates all layers of a denoiser; n_text: vectors of text that stand
     ahead of its patches.
     unpatched: the vectors of bytes ahead of patches, and their load; patches: the vectors of these that bytes read, and
-    how many of each sequence."""
+    how many of each sequence. by_channel: what attention reads lies channel by channel, so that each projection copies
+    what it reads of several sequences."""
 
     source: Tensor | None = None
     length: Size = 0
@@ -56,6 +57,7 @@ class Surroundings:
     n_text: Size = 0
     unpatched: tuple[Tensor, Load] | None = None
     patches: tuple[Tensor, Size] | None = None
+    by_channel: bool = False
 
     def lend(self, of: Lender, k: Tensor, v: Tensor) -> None:
         """Note the keys and values of a layer with that window, or its latents and shared keys of that position."""

@@ -50,7 +50,7 @@ def decoder(spec: ModelSpec) -> Decoder:
     for group in spec.layers:
         mixer, channel = group.mixer, group.channel
         shared = group.shared or group.shared_block is not None or group.laurel is not None or spec.altup is not None
-        shared = shared or group.patched is not None or group.unpatched is not None
+        shared = shared or any(each is not None for each in (group.patched, group.unpatched, group.shortened))
         if not isinstance(mixer, Attention) or not mixer.causal or not isinstance(channel, Mlp | Moe) or shared:
             raise Refused("convention", "layers of causal attention and a feed-forward block", f"others in {spec.name}")
         layers.append(DecoderLayers(group.count, mixer, channel))

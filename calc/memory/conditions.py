@@ -132,8 +132,9 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
                 yield one(
                     "tp", "1 beside hashed n-grams, of whose tables it is not written down how ranks divide them", tp
                 )
-            shared = group.shared_block
+            shared, shorter = group.shared_block, group.shortened
             between = () if shared is None else (shared.attention, shared.mlp)
+            between = between if shorter is None else (*between, shorter.attention)
             for node in (*group.mixers, group.cross, group.channel, *between):
                 if node is not None:
                     yield from _of_block(node, stack.d_model, tp, pieces)

@@ -21,6 +21,8 @@ def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield one("cp", "1 where queries and keys are convolved with those before, which ranks do not pass on", run.cp)
     if any(isinstance(getattr(mixer, "indexer", None), BlockIndexer) for mixer in mixers):
         yield one("cp", "1 where an indexer chooses among means of keys, which ranks do not pass on", run.cp)
+    if any(group.shortened is not None for stack in spec.stacks for group in stack.layers):
+        yield one("cp", "1 where a sequence becomes shorter between layers, of which ranks have no whole steps", run.cp)
     if any(group.ngrams is not None for group in spec.layers):
         yield one("cp", "1 beside hashed n-grams, whose first tokens are another rank's", run.cp)
     if any(getattr(mixer, "merged", False) for mixer in mixers):

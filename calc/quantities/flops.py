@@ -14,6 +14,7 @@ from calc.spec.run import CHECKPOINTING, Checkpointing
 from calc.spec.traced import Traced
 from calc.trace.functions import Matmul
 from calc.trace.gradients import backward
+from calc.trace.op import Op
 from calc.trace.part import Leaf, leaves
 
 
@@ -85,20 +86,25 @@ def recomputed(everything: list[Leaf], checkpointing: Checkpointing) -> list[Lea
         return []
     if checkpointing == "selective":
         return [leaf for leaf in everything if leaf.op.kind == "attention" and leaf.op.live and leaf.layer]
-    # A sum keeps nothing, so that backward does not ask for what it reads, nor for a layer of which no more needs it.
-    passed = {leaf.layer for leaf in everything if leaf.op.live and leaf.op.function != "add"}
+    passed = {leaf.layer for leaf in everything if _asks(leaf.op)}
     in_layers = [leaf for leaf in everything if leaf.layer is not None and leaf.layer in passed]
     if checkpointing == "full":
         return in_layers
     if checkpointing not in ("full-early-stop", "selective-op"):
         raise Refused("checkpointing", f"one of {', '.join(CHECKPOINTING)}", checkpointing)
-    last = {leaf.layer: i for i, leaf in enumerate(in_layers) if leaf.op.live and leaf.op.function != "add"}
+    last = {leaf.layer: i for i, leaf in enumerate(in_layers) if _asks(leaf.op)}
     needed = [
         leaf
         for i, leaf in enumerate(in_layers)
         if i < last[leaf.layer] or (i == last[leaf.layer] and leaf.op.kind not in ("linear", "attention"))
     ]
     return needed if checkpointing == "full-early-stop" else _every_second(needed)
+
+
+def _asks(op: Op) -> bool:
+    """Whether backward asks for what an op reads or makes: a sum keeps nothing, nor does what is multiplied with a
+    number, and a layer that does no more than that is not run again."""
+    return op.live and op.function != "add" and not op.passes_on
 
 
 def _every_second(some: list[Leaf]) -> list[Leaf]:

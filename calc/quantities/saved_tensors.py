@@ -165,7 +165,7 @@ class _Run:
         (x, *carried), how = map(self.storage, part.inputs), self.settings
         name = f"{shared.path}{group.name}"
         path = f"{name}, way {part.way}" if part.way else name
-        turns = group.patched is not None or group.unpatched is not None
+        turns = any(each is not None for each in (group.patched, group.unpatched, group.shortened))
         shared.stream = x.dtype if turns else shared.stream or x.dtype
 
         def tape(settings: Settings) -> Tape:

@@ -12,7 +12,7 @@ from calc.spec.block_indexer import BlockIndexer
 from calc.spec.byte_patches import Hashes, PatchAttention, Patched
 from calc.spec.channels import Activation, DeepRouter, ExpertGroups, GateClamp, Mlp, Moe
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
-from calc.spec.conformer import ConvolutionModule, SideConvolution
+from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
 from calc.spec.contrast import Contrast
 from calc.spec.convolved import Convolved
 from calc.spec.delta_net import DeltaNet
@@ -139,6 +139,7 @@ __all__ = [
     "Series",
     "SharedBlock",
     "Shaw",
+    "Shortened",
     "Shorthand",
     "SideConvolution",
     "Stack",

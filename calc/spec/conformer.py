@@ -1,4 +1,4 @@
-"""Convolutions within a layer: a Conformer's, and DeBERTa-v2's beside its first layer."""
+"""Convolutions in layers: a Conformer's, DeBERTa-v2's beside its first layer, and those that shorten a sequence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from calc.spec.attention import Norm
+from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Node
 
@@ -42,3 +42,18 @@ class SideConvolution(Node):
     kernel: int = Field(default=3, gt=0, le=10**4)
     groups: int = Field(default=1, gt=0, le=2**20)
     activation: Activation | Literal["tanh"] = "tanh"
+
+
+class Shortened(Node):
+    """The first half of a layer that reads fewer steps: two convolutions with a stride, twice as wide and gated, each
+    of the stream through a norm of its own; the first gives what the stream goes on with, and to it is added attention
+    over what the second gives (SeamlessM4T's adapter: Barrault et al. 2023, arXiv:2308.11596, section 4.2.1;
+    transformers 5.23, models/seamless_m4t, SeamlessM4TConformerAdapterLayer).
+
+    padding: zeros on either side.
+    """
+
+    kernel: int = Field(gt=0, le=10**4)
+    stride: int = Field(gt=0, le=10**4)
+    padding: int = Field(default=0, ge=0, le=10**4)
+    attention: Attention

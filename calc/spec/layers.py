@@ -10,7 +10,7 @@ from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.byte_patches import PatchAttention, Patched
 from calc.spec.channels import Mlp, Moe
-from calc.spec.conformer import ConvolutionModule, SideConvolution
+from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
 from calc.spec.denoising import Denoising
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
@@ -61,6 +61,7 @@ class LayerGroup(Node):
     stand the bytes' vectors again, and so many of each patch beside them, which `of_patches` reads ahead of each
     layer's mixer (BLT).
     merge: ahead of these layers vectors of neighbouring patches become fewer and wider ones, as it says there (Swin).
+    shortened: ahead of these layers the sequence becomes shorter, as it says there (SeamlessM4T).
     denoising: what the layer is in place of all else, of a denoiser (DiT, FLUX.1).
     ngrams: vectors of the last tokens together are added to the streams ahead of the blocks (Qwen4).
     first_norm: False where the first block reads its input as it is (the first layer of FT-Transformer, before which
@@ -86,6 +87,7 @@ class LayerGroup(Node):
     first_norm: bool = True
     laurel: Dim | None = None
     merge: Merge | PooledAttention | None = None
+    shortened: Shortened | None = None
     patched: Patched | None = None
     unpatched: int | None = Field(default=None, gt=0, le=1024)
     of_patches: PatchAttention | None = None

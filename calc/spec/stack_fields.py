@@ -100,6 +100,14 @@ class StackFields(Node):
         return found
 
     @property
+    def least_steps(self) -> int:
+        """How long a sequence must be at the least, so that what shortens it leaves something."""
+        least = 1
+        for each in (group.shortened for group in reversed(self.layers)):
+            least = least if each is None else max(1, (least - 1) * each.stride + each.kernel - 2 * each.padding)
+        return least
+
+    @property
     def stage_widths(self) -> list[int]:
         """Width of the vectors behind each stage."""
         return [self.widths[name] for name in {stage: name for name, stage in self.stages_of_groups.items()}.values()]

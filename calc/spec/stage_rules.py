@@ -1,8 +1,10 @@
-"""What a stack in stages, of ever fewer and wider vectors of a picture's patches, must be like."""
+"""What a stack in stages, of ever fewer and wider vectors of a picture's patches, or ever fewer of a sound's, must be
+like."""
 
 from __future__ import annotations
 
 from calc.errors import Refused
+from calc.spec.audio import Frames
 from calc.spec.patches import Patches
 from calc.spec.stack_fields import StackFields
 from calc.spec.windows import WindowAttention
@@ -28,6 +30,23 @@ def in_stages(stack: StackFields) -> None:
         mixer = next(group.mixer for group in stack.layers if group.name == name)
         if isinstance(mixer, WindowAttention) and width % mixer.n_heads:
             raise Refused("n_heads", f"a divisor of the width {width} of {name}", mixer.n_heads)
+
+
+def shorter(stack: StackFields) -> None:
+    steps = [group.shortened for group in stack.layers if group.shortened is not None]
+    if not steps:
+        return
+    plain = (stack.schedule, stack.per_layer, stack.n_streams, stack.altup, stack.pool, stack.relative_bias)
+    if any(each is not None for each in plain) or not isinstance(stack.embedding, Frames):
+        raise Refused("shortened", "none, unless frames are read by plain layers, one group behind another", "some")
+    for each in steps:
+        mixer = each.attention
+        if mixer.causal or mixer.kv != "own" or mixer.position != "none" or mixer.fused or mixer.window is not None:
+            raise Refused(
+                "shortened.attention", "all steps, by queries and keys of their own that do not turn", "other"
+            )
+        if mixer.d_head is None and stack.d_model % mixer.n_heads:
+            raise Refused("n_heads", f"a divisor of d_model = {stack.d_model}", mixer.n_heads)
 
 
 def mapped(stack: StackFields) -> None:

@@ -141,6 +141,7 @@ class Op:
         are not its inputs.
     keeps: what autograd keeps of it; None: nothing, and no later op asks for what it makes.
     silent: whether it is there for what autograd keeps alone, and no kernel is counted for it (dropout).
+    passes_on: whether backward asks for nothing that it reads or makes (a product with a number).
     live_bytes: bytes live at its widest moment beside what it reads, in a pass that keeps nothing for backward; None:
         those of its outputs.
     tables: bytes of what is made once for all layers in such a pass, by name.
@@ -168,6 +169,7 @@ class Op:
     keeps: Keeps | None = None
     operands: tuple[Tensor, ...] | None = None
     silent: bool = False
+    passes_on: bool = False
     live_bytes: LiveBytes | None = None
     tables: Tables | None = None
     _moved: list[Moves] = field(default_factory=list, init=False, repr=False, compare=False)

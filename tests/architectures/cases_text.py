@@ -28,6 +28,16 @@ BART = {
     "decoder_ffn_dim": 40,
     "max_position_embeddings": 40,
 }
+HEARS = {
+    "speech_encoder_layers": 3,
+    "speech_encoder_attention_heads": 8,
+    "speech_encoder_intermediate_size": 56,
+    "feature_projection_input_dim": 12,
+    "conv_depthwise_kernel_size": 5,
+    "adaptor_kernel_size": 4,
+    "adaptor_stride": 3,
+}
+"""The encoder of speech of SeamlessM4T."""
 LED = {key: value for key, value in BART.items() if key != "max_position_embeddings"} | {
     "attention_window": 4,
     "max_encoder_position_embeddings": 60,
@@ -418,8 +428,8 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
     "m2m_100": (BART, ("M2M100ForConditionalGeneration", "M2M100Model"), ({"scale_embedding": False},)),
     **{
         name: (
-            {"hidden_size": 32} | {key: value for key, value in BART.items() if key != "d_model"},
-            (f"{prefix}ForTextToText",),
+            {"hidden_size": 32} | {key: value for key, value in BART.items() if key != "d_model"} | HEARS,
+            (f"{prefix}ForTextToText", f"{prefix}ForSpeechToText"),
             ({"scale_embedding": False, "activation_function": "gelu", "decoder_layers": 3},),
         )
         for name, prefix in (("seamless_m4t", "SeamlessM4T"), ("seamless_m4t_v2", "SeamlessM4Tv2"))

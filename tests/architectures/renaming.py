@@ -15,6 +15,7 @@ from tests.architectures import (
     renaming_latent,
     renaming_media,
     renaming_recurrent,
+    renaming_speech,
     renaming_text,
     renaming_vision,
 )
@@ -133,6 +134,8 @@ def rename(name: str, model_type: str) -> tuple[str, ...]:
     name = renaming_latent.paired(name) if model_type == "longcat_flash" else name
     hears = renaming_hearing.HEARS.get(model_type)
     if hears and renaming_hearing.AUDIO.fullmatch(name) and (paths := renaming_text.rename(name, hears)):
+        return paths
+    if renaming_speech.HEARD.fullmatch(name) and (paths := renaming_text.rename(name, renaming_speech.RULES)):
         return paths
     if paths := renaming_vision.rename(name, model_type):
         return paths

@@ -31,7 +31,9 @@ BATCH, SEQ, SOURCE = 2, 11, 7
 T5_KIN = ("T5", "MT5", "UMT5", "LongT5", "Switch")
 OF_A_STACK = ("layers.", "final_norm.", "relative_bias.", "summary_bias.")
 """What stands below `encoder.` in transformers also where the encoder is the whole model."""
+HEARING = {"architectures": ["SeamlessM4Tv2ForSpeechToText"]}
 NO_DROPOUT = (
+    *("speech_encoder_dropout", "speech_encoder_layerdrop", "adaptor_dropout", "activation_dropout"),
     *("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "dropout_rate"),
     *("encoder_layerdrop", "decoder_layerdrop"),
     *("resid_pdrop", "embd_pdrop", "attn_pdrop", "qa_dropout", "seq_classif_dropout"),
@@ -56,11 +58,17 @@ def inputs(model: Any) -> dict[str, Any]:
         steps = {"states": model.config.state_dim, "actions": model.config.act_dim, "returns_to_go": 1}
         floats = {key: torch.randn(BATCH, SEQ, width) for key, width in steps.items()}
         return floats | {"timesteps": torch.arange(SEQ).expand(BATCH, -1)}
+    if model.main_input_name == "input_features":
+        return {"input_features": _frames(model), "decoder_input_ids": _ids(SEQ)}
     if _two_inputs(model):
         return {"input_ids": _ids(SOURCE), "decoder_input_ids": _ids(SEQ)}
     if model.config.model_type == "layoutlmv3":
         return {"input_ids": _ids(SEQ)} | _page(model.config)
     return {"input_ids": _ids(SEQ)}
+
+
+def _frames(model: Any) -> Any:
+    return torch.rand(BATCH, SOURCE, model.config.feature_projection_input_dim)
 
 
 def _page(config: Any) -> dict[str, Any]:
@@ -138,7 +146,7 @@ LOSSES = (
     ("openai-gpt", "OpenAIGPTLMHeadModel"),
     ("imagegpt", "ImageGPTForCausalImageModeling"),
     ("t5gemma", "T5GemmaForConditionalGeneration"),
-    ("seamless_m4t_v2", "SeamlessM4Tv2ForTextToText"),
+    *(("seamless_m4t_v2", f"SeamlessM4Tv2For{end}") for end in ("TextToText", "SpeechToText")),
     ("t5gemma2", "T5Gemma2ForConditionalGeneration"),
 )
 
@@ -150,7 +158,8 @@ def test_format_of_the_loss(model_type: str, name: str) -> None:
     config = TEXT[model_type][0]
     model = build(model_type, name, config).to(torch.bfloat16)
     batch = inputs(model)
-    targets = batch.get("decoder_input_ids", batch["input_ids"])
+    batch = {key: value.to(torch.bfloat16) if key == "input_features" else value for key, value in batch.items()}
+    targets = batch["decoder_input_ids" if "decoder_input_ids" in batch else "input_ids"]
     asks_for_the_next = name in ("BertForPreTraining", "BigBirdForPreTraining")
     more = {"next_sentence_label": targets[:, 0] % 2} if asks_for_the_next else {}
     more |= {"sentence_order_label": targets[:, 0] % 2} if name == "AlbertForPreTraining" else {}
@@ -181,6 +190,8 @@ CACHED = [
     ("imagegpt", "ImageGPTForCausalImageModeling", {}),
     ("t5gemma2", "T5Gemma2ForConditionalGeneration", {}),
     ("seamless_m4t_v2", "SeamlessM4Tv2ForTextToText", {}),
+    ("seamless_m4t_v2", "SeamlessM4Tv2ForSpeechToText", {}),
+    ("seamless_m4t", "SeamlessM4TForSpeechToText", {"num_adapter_layers": 2}),
 ]
 
 
@@ -196,7 +207,8 @@ def test_decoding_with_a_cache(model_type: str, name: str, extra: dict[str, Any]
         parts = [cache.self_attention_cache, cache.cross_attention_cache] if paired else [cache]
         held = sum(t.numel() * t.element_size() for part in parts for at in part.layers for t in (at.keys, at.values))
         if paired:
-            again = {"encoder_outputs": model.get_encoder()(_ids(SOURCE)), "decoder_input_ids": one}
+            source = _frames(model) if model.main_input_name == "input_features" else _ids(SOURCE)
+            again = {"encoder_outputs": model.get_encoder()(source), "decoder_input_ids": one}
         else:
             again = {"input_ids": one}
         step = count(lambda: model(**again, past_key_values=cache))
@@ -269,6 +281,9 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("openai-gpt", {"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "architectures"),
         ("openai-gpt", {"n_inner": 48}, "n_inner"),
         ("seamless_m4t_v2", {"architectures": ["SeamlessM4Tv2Model"]}, "architectures"),
+        ("seamless_m4t_v2", {"position_embeddings_type": "relative"} | HEARING, "position_embeddings_type"),
+        ("seamless_m4t_v2", {"conv_depthwise_kernel_size": 4} | HEARING, "conv_depthwise_kernel_size"),
+        ("seamless_m4t_v2", {"speech_encoder_attention_heads": 5} | HEARING, "hidden_size"),
         ("seamless_m4t_v2", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("t5gemma2", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("t5gemma2", {"decoder": {"hidden_size": 48, "num_attention_heads": 4}}, "encoder.text_config.hidden_size"),

@@ -80,6 +80,9 @@ def run(model: Any) -> tuple[int, int | None]:
     inputs = {"input_ids": tokens}
     if "decoder_input_ids" in inspect.signature(model.forward).parameters and reads_two(model):
         inputs = {"input_ids": tokens[:, -SOURCE:], "decoder_input_ids": tokens}
+    if model.main_input_name == "input_features":
+        frames = torch.rand(BATCH, SOURCE, model.config.feature_projection_input_dim, device=model.device)
+        inputs = {"input_features": frames, "decoder_input_ids": tokens}
     if model.config.model_type == "mllama":
         inputs |= tiles(model.config.vision_config, model.device)
     try:

@@ -16,9 +16,11 @@ from calc.spec.run import Run
 from tests.architectures.cases_bytes import BLT
 from tests.architectures.cases_recent import LARGE4_TEXT, RECENT
 from tests.architectures.cases_recurrent import NGRAMS, QWEN4
+from tests.architectures.cases_text import TEXT
 from tests.saved.test_readings import CONFIGS
 
 FIELDS = ("tp", "pp", "cp")
+SPEECH = {"architectures": ["SeamlessM4Tv2ForSpeechToText"]}
 MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Swin": (from_config({"model_type": "swin"}), FIELDS),
     "DiT": (from_config({"_class_name": "DiTTransformer2DModel"}), FIELDS),
@@ -35,9 +37,16 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
         ("pp",),
     ),
     "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
+    "SeamlessM4T": (
+        from_config({"model_type": "seamless_m4t_v2", **TEXT["seamless_m4t_v2"][0], **SPEECH}),
+        ("pp", "cp"),
+    ),
 }
 """Model -> of two ranks each, those that are refused."""
-KINDS = {"DiT": "denoisers", "Stable Diffusion 3": "denoisers", "FLUX.1": "denoisers", "T5Gemma 2": "encoder-decoders"}
+KINDS = {
+    **dict.fromkeys(("DiT", "Stable Diffusion 3", "FLUX.1"), "denoisers"),
+    **dict.fromkeys(("T5Gemma 2", "SeamlessM4T"), "encoder-decoders"),
+}
 """Model -> what the documents call models like it, where they do not name it."""
 
 

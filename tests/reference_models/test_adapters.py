@@ -136,6 +136,7 @@ FAMILIES = {
     "vit": ("ViTForImageClassification", MEDIA["vit"][0], ("q_proj", "up_proj")),
     "whisper": ("WhisperForConditionalGeneration", MEDIA["whisper"][0], ("v_proj",)),
     "bert": ("BertForMaskedLM", TEXT["bert"][0], ("k_proj", "down_proj")),
+    "seamless_m4t_v2": ("SeamlessM4Tv2ForSpeechToText", TEXT["seamless_m4t_v2"][0], ("q_proj", "up_proj")),
     "t5": ("T5ForConditionalGeneration", TEXT["t5"][0], ("v_proj", "o_proj")),
     "mixtral": ("MixtralForCausalLM", BASES["mixtral"], ("gate_proj", "router")),
     "deepseek_v3": ("DeepseekV3ForCausalLM", LATENT_CASES["deepseek_v3"][0], ("q_b_proj", "kv_b_proj", "down_proj")),

@@ -96,6 +96,15 @@ def test_room_of_experts(capacity_factor: float) -> None:
     assert count(lambda: model(tokens)) == forward(spec, Load(batch=BATCH, seq=SEQ)).total
 
 
+SOUNDS: tuple[tuple[dict[str, Any], ...], ...] = (
+    ({}, {"position_embeddings_type": "rotary", "rotary_embedding_base": 30}),
+    (
+        {"left_max_position_embeddings": 3, "right_max_position_embeddings": 2, "layer_norm_eps": 0.03},
+        {"num_adapter_layers": 2, "adaptor_stride": 2, "speech_encoder_hidden_act": "gelu"},
+        {"add_adapter": False, "speech_encoder_chunk_size": 7},
+    ),
+)
+"""What an encoder of speech may be like, of SeamlessM4T and of its second version."""
 OUTPUTS = [
     *((name, TEXT[name][1][0], {}) for name in TEXT),
     ("bert", "BertForPreTraining", {}),
@@ -131,6 +140,8 @@ OUTPUTS = [
     ("bart", "BartForConditionalGeneration", {"scale_embedding": True}),
     ("bart", "BartForSequenceClassification", {}),
     ("imagegpt", "ImageGPTForImageClassification", {}),
+    *(("seamless_m4t_v2", "SeamlessM4Tv2ForSpeechToText", extra) for extra in SOUNDS[1]),
+    *(("seamless_m4t", "SeamlessM4TForSpeechToText", extra) for extra in SOUNDS[0]),
     ("t5gemma2", "T5Gemma2ForConditionalGeneration", TEXT["t5gemma2"][2][1]),
 ]
 
@@ -192,7 +203,7 @@ def arguments(batch: dict[str, Any]) -> dict[str, Any]:
     if "states" in batch:
         return {"inputs": torch.cat([batch["returns_to_go"], batch["states"], batch["actions"]], dim=-1)}
     if "decoder_input_ids" in batch:
-        return {"inputs": batch["decoder_input_ids"], "source": batch["input_ids"]}
+        return {"inputs": batch["decoder_input_ids"], "source": batch.get("input_features", batch.get("input_ids"))}
     if "bbox" in batch:
         return {"inputs": batch["input_ids"], "boxes": batch["bbox"], "images": batch["pixel_values"]}
     return {"inputs": batch["input_ids"]}

@@ -81,7 +81,7 @@ def opened(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) ->
 def scaled(t: Recorder, name: str, x: Tensor, *, of: Component | None = None) -> Tensor:
     """x times a number, or plus one: one pass over it, of which backward reads nothing."""
     y = t.made(x.rows, x.width, x).divided_as(x)
-    t.op(name, "elementwise", "scale", (x,), (y,), of=of, keeps=lambda tape, read: tape.like(read))
+    t.op(name, "elementwise", "scale", (x,), (y,), of=of, keeps=lambda tape, read: tape.like(read), passes_on=True)
     return y
 
 
