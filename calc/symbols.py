@@ -39,6 +39,8 @@ SYMBOLS = (
     Symbol("d_per_layer", "d_{pl}", "elements", "width of the input that every layer has of its own"),
     Symbol("window", "W", "tokens", "length of a sliding attention window"),
     Symbol("d_map", "d_m", "elements", "width of the maps of every stage of a picture"),
+    Symbol("n_points", "n_{pt}", "points", "points of a prompt that says what is to be found in a picture"),
+    Symbol("d_two_way", "d_{2w}", "elements", "inner width of layers in which a prompt and a picture read one another"),
     Symbol("position_rows", "r_P", "rows", "rows of the grid that positions of patches are learned for"),
     Symbol("position_columns", "c_P", "columns", "columns of the grid that positions of patches are learned for"),
     Symbol("position_side", "s_P", "patches", "patches along a side of a window whose places are learned"),

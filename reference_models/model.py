@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from calc.spec import Embedding, ModelSpec, Tower
 from reference_models.blocks.contrast import Similarity
 from reference_models.blocks.embedding import LmHead
+from reference_models.blocks.prompt import Prompt
 from reference_models.cache import Cache
 from reference_models.denoiser import Denoiser
 from reference_models.mtp import FurtherToken, further
@@ -85,6 +86,7 @@ class Model(StackOfLayers):
         source_keep: Tensor | None = None,
         token_types: Tensor | None = None,
         boxes: Tensor | None = None,
+        prompt: Prompt | None = None,
         kernel: Kernel = "eager",
         checkpointing: Checkpointing = "none",
         dropout: float = 0.0,
@@ -102,9 +104,10 @@ class Model(StackOfLayers):
         `cache.length` is left alone. last_only: logits of the last token alone.
         keep [batch, seq], source_keep [batch, n]: False at padding; a place for each vector that the layers read.
         boxes [batch, seq, 4]: of the tokens on a page, None: all in one corner; images are the pages' pictures.
+        prompt: what is to be found in pictures, None: a point in a corner.
         Errors: ValueError for what this model has no part to read with.
         """
-        self._check(source=source, images=images, sounds=sounds, token_types=token_types, boxes=boxes)
+        self._check(source=source, images=images, sounds=sounds, token_types=token_types, boxes=boxes, prompt=prompt)
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
         pictures, images = (images, None) if self.on_page else (None, images)
         seen, deep = (None, []) if images is None else self._see(images, options)
@@ -131,7 +134,11 @@ class Model(StackOfLayers):
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
         if self.spec.pyramid is not None:
-            heads |= self.pyramid(inner.ends)
+            maps = self.pyramid(inner.ends)
+            heads |= maps
+            if self.spec.mask_decoder is not None:
+                read = [(maps[f"map{i}"], inner.ends[i][1]) for i in range(3)]
+                heads |= self.mask_decoder(read, prompt, inner)
         if self.spec.pool is not None:
             heads["pool"] = self.pool(x, inner)
         if self.whole.contrast is not None and seen is not None:
@@ -139,12 +146,13 @@ class Model(StackOfLayers):
         ahead = [] if cache is not None else self._further(first, x, inner)
         return Output(logits, x, heads, inner, seen, deep, step.encoded, similarity, ahead, heard)
 
-    def _check(self, **given: Tensor | None) -> None:
+    def _check(self, **given: Any) -> None:
         """Refuse inputs that nothing would read."""
         readers = {
             "source": (self.whole.encoder, "an encoder"),
             "images": (self.whole.vision or self.on_page or None, "a vision tower"),
             "boxes": (self.on_page or None, "pages"),
+            "prompt": (self.spec.mask_decoder, "a mask decoder"),
             "sounds": (self.whole.audio, "an audio tower"),
             "token_types": (self.token_types, "a table of token types"),
         }

@@ -25,6 +25,7 @@ from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
 from reference_models.blocks.pyramid import Maps
 from reference_models.blocks.relative import RelativeBias
+from reference_models.blocks.segmentation import Masks
 from reference_models.blocks.streams import Collapse
 from reference_models.cache import Cache
 from reference_models.layer import run_layer
@@ -37,7 +38,7 @@ STACK = (
     *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
     "patcher",
-    *("shipped", "notes", "pyramid"),
+    *("shipped", "notes", "pyramid", "mask_decoder"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
 asked for it: `calc` counts them apart, and released models leave them out."""
@@ -90,6 +91,10 @@ class StackOfLayers(nn.Module):
             self.final_norm = NormLayer(spec.final_norm, (spec.end_width,))
         if spec.pyramid is not None:
             self.pyramid = Maps(spec.pyramid, spec.stage_widths)
+            if spec.mask_decoder is not None:
+                front: Any = spec.embedding
+                sides = front.height, front.width
+                self.mask_decoder = Masks(spec.mask_decoder, spec.pyramid.d_out, sides)
         if spec.pool is not None:
             self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.heads:

@@ -26,8 +26,8 @@ from calc.trace.trace import Trace
 from tests.architectures.cases_media import MEDIA
 
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
-FIXED = ("mllama",)
-"""Models each of whose sequences has one picture, of one size."""
+FIXED = ("mllama", "sam2")
+"""Models whose pictures are of one size; each sequence of Llama's has one."""
 WHOLE = {"sam2_hiera_det_model": 32, "sam2_vision_model": 32}
 """Of whole so many pixels along a side a model's pictures must be: all of its stages pool without a rest."""
 each_model = pytest.mark.parametrize("name", [*MEDIA, *PRESETS])
@@ -113,6 +113,7 @@ def test_steps_are_those_of_torch(n: int, kernel: int, stride: int, padding: int
         ("deit", Load(image=(7, 40))),
         ("mllama", Load(image=(34, 34))),
         ("mllama", Load(images=1)),
+        ("sam2", Load(image=(64, 64))),
     ],
 )
 def test_pictures_that_are_too_small_or_that_nothing_reads_are_refused(name: str, load: Load) -> None:

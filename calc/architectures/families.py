@@ -83,6 +83,7 @@ FAMILIES: dict[str, str] = {
     "swinv2": "swin",
     "sam2_hiera_det_model": "sam2",
     "sam2_vision_model": "sam2",
+    "sam2": "segment_anything",
     "patchtst": "patchtst",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "clip": "clip",

@@ -37,16 +37,26 @@ class Block(NamedTuple):
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Sam2HieraDetConfig and Sam2VisionConfig; the latter has maps of all stages behind
-    the encoder. What reads prompts and gives masks (Sam2Model) is not described."""
+    the encoder. What reads prompts and gives masks is read by `segment_anything`."""
     if cfg.raw["model_type"] == "sam2_hiera_det_model":
         cfg.architecture({"Sam2HieraDetModel": True}, usual="Sam2HieraDetModel")
         return backbone(cfg)
     cfg.architecture({"Sam2VisionModel": True}, usual="Sam2VisionModel")
-    inner = cfg.section("backbone_config", absent=None, null=None)
-    inner = inner or Config({}, f"{cfg.where}backbone_config.", family=f"{cfg.family}.backbone_config")
+    return vision(cfg)
+
+
+def vision(cfg: Config) -> ModelSpec:
+    """The encoder with maps of all its stages."""
+    inner = section(cfg, "backbone_config")
     inner.only("model_type", "sam2_hiera_det_model", why="the encoder that is described")
     made = backbone(inner)
     return made.model_copy(update={"pyramid": _neck(cfg, made)})
+
+
+def section(cfg: Config, name: str) -> Config:
+    """A nested object, which where it is absent is an empty one."""
+    found = cfg.section(name, absent=None, null=None)
+    return found or Config({}, f"{cfg.where}{name}.", family=f"{cfg.family}.{name}")
 
 
 def _neck(cfg: Config, encoder: ModelSpec) -> Pyramid:

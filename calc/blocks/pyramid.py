@@ -7,9 +7,12 @@ from calc.spec import Pyramid
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
+Map = tuple[Tensor, tuple[Size, Size]]
 
-def pyramid(t: Trace, spec: Pyramid, ends: list[tuple[Tensor, tuple[Size, Size]]], batch: Size) -> None:
-    """ends: vectors [batch * rows * columns, width] behind each stage, with rows and columns of their plane.
+
+def pyramid(t: Trace, spec: Pyramid, ends: list[Map], batch: Size) -> list[Map]:
+    """ends: vectors [batch * rows * columns, width] behind each stage, with rows and columns of their plane -> a map
+    of each, the largest first.
 
     FLOPs 2 * vectors * width * d_out of each stage; what is added takes none.
     """
@@ -22,3 +25,4 @@ def pyramid(t: Trace, spec: Pyramid, ends: list[tuple[Tensor, tuple[Size, Size]]
                 made = t.add(f"add{i}", made, t.joined(above, rows=places, width=spec.d_out))
             above = made
             out.append(made)
+    return list(zip(out[::-1], (grid for _, grid in ends), strict=True))

@@ -18,6 +18,7 @@ from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
 from calc.blocks.pyramid import pyramid
 from calc.blocks.registry import front_of
+from calc.blocks.segmentation import mask_decoder
 from calc.blocks.streams import collapse, spread
 from calc.blocks.surroundings import Surroundings
 from calc.blocks.tiles import held, side_by_side
@@ -85,7 +86,9 @@ def stack(
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
     if spec.pyramid is not None:
-        pyramid(t, spec.pyramid, around.ends, load.batch)
+        maps = pyramid(t, spec.pyramid, around.ends, load.batch)
+        if spec.mask_decoder is not None:
+            mask_decoder(t, spec.mask_decoder, maps[:3], load)
     if spec.denoised is not None:
         x, load = denoised(t, spec, spec.denoised, x, load, around)
     if around.streams is not None:

@@ -44,6 +44,7 @@ from calc.spec.rg_lru import RgLru
 from calc.spec.rope import Plane, Rope, RopeScaling
 from calc.spec.rwkv4 import Rwkv4
 from calc.spec.rwkv7 import Rwkv7
+from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
@@ -100,6 +101,7 @@ __all__ = [
     "Lora",
     "Mamba",
     "Mamba2",
+    "MaskDecoder",
     "Merge",
     "Mla",
     "Mlp",

@@ -25,6 +25,7 @@ from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled
 from calc.spec.pyramid import Pyramid
 from calc.spec.restored import Restored
+from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
@@ -55,6 +56,7 @@ class StackFields(Node):
     every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. altup: streams of another
     kind. heads: dense layers behind the final norm. pool: what makes one vector of a picture's (SigLIP).
     denoised: what stands behind the layers of a denoiser. pyramid: maps of what each stage of patches gives (SAM 2).
+    mask_decoder: what makes masks of them and of a prompt.
     """
 
     d_model: Dim
@@ -70,6 +72,7 @@ class StackFields(Node):
     pool: AttentionPool | None = None
     denoised: Denoised | None = None
     pyramid: Pyramid | None = None
+    mask_decoder: MaskDecoder | None = None
 
     @property
     def stages_of_groups(self) -> dict[str, int]:

@@ -59,3 +59,17 @@ def mapped(stack: StackFields) -> None:
     for each in stack.pyramid.top_down:
         if not 0 <= each < stages - 1 or not wholly[each]:
             raise Refused("pyramid.top_down", "numbers of stages with one half as large behind them", each)
+
+
+def masked(stack: StackFields) -> None:
+    """Masks are made of the maps of three stages, each twice as fine as the next."""
+    spec = stack.mask_decoder
+    if spec is None:
+        return
+    halves = [getattr(group.merge, "stride", 0) for group in stack.layers if group.merge is not None][:2]
+    if stack.pyramid is None or halves != [2, 2]:
+        raise Refused("mask_decoder", "null, but behind maps of three stages, each half as large as the last", "others")
+    width = stack.pyramid.d_out
+    if width % 8 or width % (spec.narrowing * spec.n_heads):
+        expected = f"a multiple of 8, and of narrowing * n_heads = {spec.narrowing * spec.n_heads}"
+        raise Refused("pyramid.d_out", expected, width)

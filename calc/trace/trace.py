@@ -25,7 +25,7 @@ from calc.trace.primitives.arithmetic import (
 from calc.trace.primitives.attend import attend
 from calc.trace.primitives.attend_added import relative_bias
 from calc.trace.primitives.batch_norm import batch_norm, frozen_batch_norm
-from calc.trace.primitives.convolution import convolution, max_pooled, patch
+from calc.trace.primitives.convolution import convolution, max_pooled, patch, upscaled
 from calc.trace.primitives.gather import constant, gather, parameters
 from calc.trace.primitives.linear import linear
 from calc.trace.primitives.norm import norm, normalized
@@ -74,4 +74,5 @@ class Trace(Recorder):
     taken = taken
     tempered = tempered
     times = times
+    upscaled = upscaled
     weighed = weighed

@@ -35,6 +35,17 @@ HIERA = {
     "window_positional_embedding_background_size": [3, 3],
 }
 NESTED = HIERA | {"model_type": "sam2_hiera_det_model"}
+MAPS = {"backbone_config": NESTED, "backbone_channel_list": [48, 36, 24, 12], "fpn_hidden_size": 16}
+SAM2 = {
+    "vision_config": MAPS
+    | {
+        "model_type": "sam2_vision_model",
+        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+        "num_feature_levels": 3,
+    },
+    "prompt_encoder_config": {"hidden_size": 16, "image_size": 64, "patch_size": 16},
+    "mask_decoder_config": {"hidden_size": 16, "mlp_dim": 20, "num_attention_heads": 2, "iou_head_hidden_dim": 12},
+}
 SPEECH = {
     "vocab_size": 17,
     "hidden_size": 32,
@@ -212,11 +223,27 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         ),
     ),
     "sam2_vision_model": (
-        {"backbone_config": NESTED, "backbone_channel_list": [48, 36, 24, 12], "fpn_hidden_size": 16},
+        MAPS,
         ("Sam2VisionModel",),
         (
             {"fpn_top_down_levels": [0, 1, 2, 3], "num_feature_levels": 1},
             {"fpn_top_down_levels": [], "num_feature_levels": 4, "backbone_config": NESTED | {"image_size": [128, 64]}},
+        ),
+    ),
+    "sam2": (
+        SAM2,
+        ("Sam2Model",),
+        (
+            {
+                "vision_config": SAM2["vision_config"] | {"fpn_top_down_levels": [0, 1, 2]},
+                "mask_decoder_config": {"hidden_size": 16, "num_attention_heads": 4, "attention_downsample_rate": 1}
+                | {"num_hidden_layers": 3, "num_multimask_outputs": 1, "iou_head_depth": 4, "mlp_dim": 24},
+            },
+            {
+                "prompt_encoder_config": SAM2["prompt_encoder_config"]
+                | {"num_point_embeddings": 6, "mask_input_channels": 8, "layer_norm_eps": 0.03, "hidden_act": "relu"},
+                "mask_decoder_config": SAM2["mask_decoder_config"] | {"num_hidden_layers": 1, "iou_head_depth": 1},
+            },
         ),
     ),
     "hubert": (

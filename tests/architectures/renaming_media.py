@@ -14,10 +14,11 @@ FOLDS = (
     (r"(.*embedding\.)backbone\..*", r"\1backbone.*"),
     (r"(embedding|encoder\.embedding)\.conv\d+\.(.*)", r"\1.conv*.\2"),
     (r"pyramid\.lateral\d+\.(\w+)", r"pyramid.lateral*.\1"),
+    (r"(mask_decoder\..*(?:mlp|iou|object|of_masks\.\d+))\.\d+\.(\w+)", r"\1.*.\2"),
     (r"box\d\.dense\.(\w+)", r"box*.dense.\1"),
 )
 STAGED = dict.fromkeys(
-    ("swin", "swinv2", "sam2_hiera_det_model", "sam2_vision_model"),
+    ("swin", "swinv2", "sam2_hiera_det_model", "sam2_vision_model", "sam2"),
     ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1")),
 )
 """Families whose layers have two numbers, that of their stage and that within it: one bundle for all stages."""
@@ -366,20 +367,24 @@ SWIN = _one(
     (r"(?:\w+\.)?embeddings\.norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
 )
 
+_SEEN = r"(?:vision_encoder\.)?(?:backbone\.)?"
 HIERA = (
     *_one(
-        (r"(?:backbone\.)?patch_embed\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
-        (r"neck\.convs\.\d+\.(?P<w>\w+)", r"pyramid.lateral*.\g<w>"),
-        (r"(?:backbone\.)?pos_embed", "embedding.position.weight"),
-        (r"(?:backbone\.)?pos_embed_window", "embedding.window.weight"),
-        (r"(?:backbone\.)?blocks\.\d+\.layer_norm2\.(?P<w>\w+)", r"layers.*.channel_norm.\g<w>"),
-        (r"(?:backbone\.)?blocks\.\d+\.mlp\.proj_in\.(?P<w>\w+)", r"layers.*.mlp.up_proj.\g<w>"),
-        (r"(?:backbone\.)?blocks\.\d+\.mlp\.proj_out\.(?P<w>\w+)", r"layers.*.mlp.down_proj.\g<w>"),
-        (r"(?:backbone\.)?blocks\.\d+\.proj\.(?P<w>\w+)", r"merges.*.proj.\g<w>"),
+        (rf"{_SEEN}patch_embed\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+        (r"(?:vision_encoder\.)?neck\.convs\.\d+\.(?P<w>\w+)", r"pyramid.lateral*.\g<w>"),
+        (rf"{_SEEN}pos_embed", "embedding.position.weight"),
+        (rf"{_SEEN}pos_embed_window", "embedding.window.weight"),
+        (rf"{_SEEN}blocks\.\d+\.layer_norm2\.(?P<w>\w+)", r"layers.*.channel_norm.\g<w>"),
+        (rf"{_SEEN}blocks\.\d+\.mlp\.proj_in\.(?P<w>\w+)", r"layers.*.mlp.up_proj.\g<w>"),
+        (
+            rf"{_SEEN}blocks\.\d+\.mlp\.proj_out\.(?P<w>\w+)",
+            r"layers.*.mlp.down_proj.\g<w>",
+        ),
+        (rf"{_SEEN}blocks\.\d+\.proj\.(?P<w>\w+)", r"merges.*.proj.\g<w>"),
     ),
     *(
         (
-            rf"(?:backbone\.)?blocks\.\d+\.{theirs}\.(?P<w>\w+)",
+            rf"{_SEEN}blocks\.\d+\.{theirs}\.(?P<w>\w+)",
             (rf"layers.*.{ours}.\g<w>", rf"merges.*.{between}.\g<w>"),
         )
         for theirs, ours, between in (
@@ -388,6 +393,36 @@ HIERA = (
             (r"attn\.proj", "attention.o_proj", "o_proj"),
         )
     ),
+)
+_DENSE = r"\.(?:proj_in|layers\.\d+|proj_out)\.(?P<w>\w+)"
+_TWO_WAY = r"mask_decoder\.transformer\."
+SEGMENTING = _one(
+    *(
+        (rf"{_TWO_WAY}layers\.(?P<i>\d+)\.{theirs}(?P<w>\.\w+)", rf"mask_decoder.layers.\g<i>.{ours}\g<w>")
+        for theirs, ours in (
+            (r"self_attn\.(?P<p>[qkvo])_proj", r"attention.\g<p>_proj"),
+            (r"cross_attn_token_to_image\.(?P<p>[qkvo])_proj", r"to_image.\g<p>_proj"),
+            (r"cross_attn_image_to_token\.(?P<p>[qkvo])_proj", r"to_tokens.\g<p>_proj"),
+            (r"layer_norm(?P<n>\d)", r"norm\g<n>"),
+        )
+    ),
+    (rf"{_TWO_WAY}final_attn_token_to_image\.(?P<w>.+)", r"mask_decoder.to_image.\g<w>"),
+    (rf"{_TWO_WAY}layer_norm_final_attn\.(?P<w>\w+)", r"mask_decoder.norm.\g<w>"),
+    (rf"{_TWO_WAY}layers\.(?P<i>\d+)\.mlp{_DENSE}", r"mask_decoder.layers.\g<i>.mlp.*.\g<w>"),
+    (rf"mask_decoder\.output_hypernetworks_mlps\.(?P<i>\d+){_DENSE}", r"mask_decoder.of_masks.\g<i>.*.\g<w>"),
+    (rf"mask_decoder\.iou_prediction_head{_DENSE}", r"mask_decoder.iou.*.\g<w>"),
+    (rf"mask_decoder\.pred_obj_score_head{_DENSE}", r"mask_decoder.object.*.\g<w>"),
+    (r"mask_decoder\.(?P<t>iou|mask)_tokens?\.weight", r"mask_decoder.\g<t>_token.weight"),
+    (r"mask_decoder\.obj_score_token\.weight", "mask_decoder.object_token.weight"),
+    (r"mask_decoder\.upscale_conv(?P<n>\d)\.(?P<w>\w+)", r"mask_decoder.upscale\g<n>.\g<w>"),
+    (r"mask_decoder\.upscale_layer_norm\.(?P<w>\w+)", r"mask_decoder.upscale_norm.\g<w>"),
+    (r"mask_decoder\.conv_s0\.(?P<w>\w+)", r"mask_decoder.finest.\g<w>"),
+    (r"mask_decoder\.conv_s1\.(?P<w>\w+)", r"mask_decoder.fine.\g<w>"),
+    (r"prompt_encoder\.mask_embed\.(?:layer_)?(?P<n>\w+)\.(?P<w>\w+)", r"mask_decoder.mask.\g<n>.\g<w>"),
+    (r"prompt_encoder\.no_mask_embed\.weight", "mask_decoder.no_mask.weight"),
+    (r"prompt_encoder\.not_a_point_embed\.weight", "mask_decoder.points.none.weight"),
+    (r"prompt_encoder\.point_embed\.weight", "mask_decoder.points.kind.weight"),
+    (r"no_memory_embedding", "mask_decoder.no_memory.weight"),
 )
 _STAGE2 = r"(?:swinv2\.)?encoder\.layers\.\d+\."
 SWINV2 = _one(
@@ -427,6 +462,7 @@ RULES: dict[str, Rules] = {
     "swin": SWIN + VIT,
     "swinv2": SWINV2 + SWIN + VIT,
     **dict.fromkeys(("sam2_hiera_det_model", "sam2_vision_model"), HIERA),
+    "sam2": HIERA + SEGMENTING,
     "vit": VIT,
     "deit": VIT,
     "vit_msn": VIT,

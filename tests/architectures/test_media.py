@@ -25,7 +25,7 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from tests.architectures.cases_media import CROSSED, MEDIA, MLLAMA, NESTED, PARAKEET, TILED, TROCR, media_cases  # noqa: E402
+from tests.architectures.cases_media import CROSSED, MEDIA, MLLAMA, NESTED, PARAKEET, SAM2, TILED, TROCR, media_cases  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 from tests.architectures.their_models import tiles  # noqa: E402
@@ -33,6 +33,13 @@ from tests.architectures.their_models import tiles  # noqa: E402
 BATCH, SEQ, SAMPLES, FRAMES, PIXELS = 2, 11, 400, 23, (70, 90)
 
 
+MAPPED, PROMPT, TWO_WAY = SAM2["vision_config"], SAM2["prompt_encoder_config"], SAM2["mask_decoder_config"]
+WIDE = {"backbone_feature_sizes": [[16, 16], [8, 8], [8, 8]]}
+POOLED_ONCE = {
+    "backbone_config": NESTED | {"num_query_pool_stages": 1, "blocks_per_stage": [1, 2, 2]},
+    "backbone_channel_list": [36, 24, 12],
+    "fpn_top_down_levels": [0],
+}
 NARROW = {"cross_attention_hidden_size": None}
 PAIRS = ("clip", "siglip", "siglip2")
 SPEAKING = ("wav2vec2", "hubert", "wavlm", "unispeech")
@@ -99,16 +106,24 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
         return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
     if model_type == "detr":
         return {"pixel_values": torch.rand(BATCH, 3, *PIXELS)}, Load(batch=BATCH, image=PIXELS)
+    given: dict[str, Any] = {}
+    if model_type == "sam2":
+        side = config.prompt_encoder_config.image_size
+        kinds = torch.arange(BATCH).reshape(BATCH, 1, 1) % 2
+        given = {"input_points": torch.rand(BATCH, 1, 1, 2) * side, "input_labels": kinds}
+        config = config.vision_config
     config = getattr(config, "backbone_config", config)
     sides = config.image_size
     sides = (sides, sides) if isinstance(sides, int) else sides
-    return {"pixel_values": torch.rand(BATCH, config.num_channels, *sides)}, Load(batch=BATCH)
+    return given | {"pixel_values": torch.rand(BATCH, config.num_channels, *sides)}, Load(batch=BATCH)
 
 
 def run(model: Any, given: dict[str, Any]) -> Any:
     """One pass. Pixtral's pictures go in one by one: of several it multiplies all patches with all, and hides some."""
     if model.config.model_type != "pixtral":
-        return model(**given)
+        # The counter asks what a module gives for its gradient, and SAM's prompt encoder gives a parameter.
+        with torch.set_grad_enabled(torch.is_grad_enabled() or model.config.model_type == "sam2"):
+            return model(**given)
     return {"last_hidden_state": torch.cat([model(each[None]).last_hidden_state for each in given["pixel_values"]])}
 
 
@@ -147,6 +162,7 @@ def theirs_of(parameters: dict[str, Any]) -> list[tuple[int, ...]]:
         "pos_const",
         "pos_embed",
         "pos_embed_window",
+        "no_memory_embedding",
         "logit_scale",
     )
     return [tuple(p.shape) for name, p in parameters.items() if not name.endswith((*tables, "ctc_head.weight"))]
@@ -160,6 +176,7 @@ BACKWARD = [
         (
             "HieraDetModel",
             "Sam2VisionModel",
+            "Sam2Model",
             "Classification",
             "WithTeacher",
             "Generation",
@@ -186,6 +203,8 @@ def test_backward(model_type: str, name: str, config: dict[str, Any]) -> None:
 
 def _everything(out: Any) -> Any:
     """The sum of all that a head says."""
+    if "pred_masks" in out:
+        return out.pred_masks.sum() + out.iou_scores.sum() + out.object_score_logits.sum()
     if "fpn_hidden_states" in out:
         return out.last_hidden_state.sum() + sum(each.sum() for each in out.fpn_hidden_states)
     if "intermediate_hidden_states" in out:
@@ -397,6 +416,20 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("sam2_hiera_det_model", {"patch_padding": [3, 2]}, "patch_padding"),
         ("sam2_hiera_det_model", {"blocks_per_stage": [1, 0, 2, 1]}, "blocks_per_stage"),
         ("sam2_hiera_det_model", {"num_attention_heads_per_stage": [1, 5, 3, 4]}, "embed_dim_per_stage"),
+        ("sam2", {"architectures": ["Sam2VideoModel"]}, "architectures"),
+        ("sam2", {"vision_config": MAPPED | {"num_feature_levels": 4}}, "vision_config.num_feature_levels"),
+        ("sam2", {"vision_config": MAPPED | {"model_type": "sam3_vision_model"}}, "vision_config.model_type"),
+        ("sam2", {"vision_config": MAPPED | {"fpn_hidden_size": 24}}, "prompt_encoder_config.hidden_size"),
+        ("sam2", {"vision_config": MAPPED | WIDE}, "vision_config.backbone_feature_sizes"),
+        ("sam2", {"vision_config": MAPPED | POOLED_ONCE}, "vision_config.backbone_config.query_stride"),
+        ("sam2", {"prompt_encoder_config": PROMPT | {"image_size": 96}}, "prompt_encoder_config.image_size"),
+        ("sam2", {"prompt_encoder_config": PROMPT | {"patch_size": 8}}, "prompt_encoder_config.patch_size"),
+        (
+            "sam2",
+            {"prompt_encoder_config": PROMPT | {"mask_input_channels": 6}},
+            "prompt_encoder_config.mask_input_channels",
+        ),
+        ("sam2", {"mask_decoder_config": TWO_WAY | {"num_attention_heads": 3}}, "mask_decoder_config.hidden_size"),
         ("swinv2", {"image_size": [32, 64]}, "image_size"),
         ("detr", {"dilation": True}, "dilation"),
         ("vision-encoder-decoder", {"encoder": {"model_type": "swin"}}, "encoder.model_type"),

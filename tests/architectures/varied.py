@@ -42,7 +42,7 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
 """Family -> configs without `model_type`."""
 
 FOREIGN = sorted({name for names in SAME_THING for name in names} | {"sliding_window", "attention_chunk_size"})
-SECTIONS = ("text_config", "vision_config", "audio_config")
+SECTIONS = ("text_config", "vision_config", "audio_config", "prompt_encoder_config", "mask_decoder_config")
 # What these say belongs to other tests, or to no count.
 UNVARIED = {
     *("model_type", "architectures", "dtype", "torch_dtype", "transformers_version", "problem_type", "label2id"),

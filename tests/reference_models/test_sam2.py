@@ -1,4 +1,4 @@
-"""SAM 2's image encoder against transformers', with the same weights, all drawn anew."""
+"""SAM 2 and its image encoder against transformers', with the same weights, all drawn anew."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from reference_models import Model, build  # noqa: E402
+from reference_models.blocks.prompt import Prompt  # noqa: E402
+from tests.architectures import renaming_media, renaming_text  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.test_media import build as transformers_model  # noqa: E402
 
@@ -22,6 +24,7 @@ CONFIGS = [BASE, *(BASE | variant for variant in VARIANTS)]
 
 
 SEEING, _, OTHERS = MEDIA["sam2_vision_model"]
+SEGMENTING, _, PROMPTED = MEDIA["sam2"]
 
 
 def pair(config: dict[str, Any]) -> tuple[Any, Model]:
@@ -59,6 +62,17 @@ def copy(theirs: Any, ours: Model) -> set[Any]:
     return met
 
 
+def copied_maps(theirs: Any, ours: Model) -> set[Any]:
+    """The matrices that make maps, of which ours are in the order of stages."""
+    met: set[Any] = set()
+    for i, conv in enumerate(reversed(theirs.neck.convs)):
+        pairs = zip(ours.pyramid.get_submodule(f"lateral{i}").parameters(), conv.parameters(), strict=True)
+        for mine, other in pairs:
+            mine.copy_(other)
+            met.add(mine)
+    return met
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 @torch.no_grad()
 def test_same_as_transformers(config: dict[str, Any]) -> None:
@@ -79,21 +93,74 @@ def test_same_maps_as_transformers(config: dict[str, Any]) -> None:
     for parameter in theirs.parameters():
         parameter.normal_(std=0.3)
     met = copy(theirs.backbone, ours)
-    stages = len(theirs.neck.convs)
-    for i in range(stages):
-        for mine, other in zip(
-            ours.pyramid.get_submodule(f"lateral{i}").parameters(),
-            theirs.neck.convs[stages - 1 - i].parameters(),
-            strict=True,
-        ):
-            mine.copy_(other)
-            met.add(mine)
-    assert met == set(ours.parameters())
+    assert met | copied_maps(theirs, ours) == set(ours.parameters())
     pictures = torch.rand(2, 3, *config["backbone_config"]["image_size"], dtype=torch.float64)
     expected, found = theirs(pictures), ours(pictures)
     torch.testing.assert_close(found.last, expected.last_hidden_state.flatten(1, 2), rtol=1e-5, atol=1e-5)
     for i, each in enumerate(expected.fpn_hidden_states):
         torch.testing.assert_close(found.heads[f"map{i}"], each.flatten(2).mT, rtol=1e-5, atol=1e-5)
+
+
+def copied(model_type: str, config: dict[str, Any], **decoder: Any) -> tuple[Any, Model]:
+    """transformers' whole model and ours with the same weights, all drawn anew, both in float64. decoder: what our mask
+    decoder is described with beside."""
+    (name, *_), rules = MEDIA[model_type][1], renaming_media.RULES[model_type]
+    theirs = transformers_model(model_type, name, config).double()
+    spec = from_config({"model_type": model_type, **config})
+    assert spec.mask_decoder is not None
+    spec = spec.model_copy(update={"mask_decoder": spec.mask_decoder.model_copy(update=decoder)})
+    ours = build(spec).double().eval()
+    given: dict[str, list[Any]] = {}
+    with torch.no_grad():
+        for path, parameter in theirs.named_parameters():
+            parameter.normal_(std=0.3)
+            folded, *_ = renaming_text.rename(path, rules) or ("",)
+            if folded.startswith("mask_decoder."):
+                given.setdefault(folded, []).append((path, parameter))
+        met = copy(theirs.vision_encoder.backbone, ours) | copied_maps(theirs.vision_encoder, ours)
+        for path, parameter in ours.mask_decoder.named_parameters():
+            # Dense layers one behind another have one name there: the first, those between by number, the last.
+            each = sorted(given[renaming_media.fold(f"mask_decoder.{path}", model_type)], key=_depth)
+            number = int(path.split(".")[-2]) if len(each) > 1 else 0
+            parameter.copy_(each[number][1].reshape(parameter.shape))
+            met.add(parameter)
+        assert met == set(ours.parameters())
+        ours.mask_decoder.directions.copy_(theirs.shared_image_embedding.positional_embedding)
+        theirs.prompt_encoder.shared_embedding.positional_embedding.copy_(ours.mask_decoder.directions)
+    return theirs, ours
+
+
+def _depth(named: tuple[str, Any]) -> tuple[int, str]:
+    return (0 if "proj_in" in named[0] else 2 if "proj_out" in named[0] else 1), named[0]
+
+
+KINDS = [[1, 0, -1], [2, 3, -10]]
+
+
+@pytest.mark.parametrize("config", [SEGMENTING, *(SEGMENTING | other for other in PROMPTED)])
+@pytest.mark.parametrize("with_mask", [False, True])
+@torch.no_grad()
+def test_same_masks_as_transformers(config: dict[str, Any], with_mask: bool) -> None:
+    """Points of every kind in two pictures; all masks but the first, which is for prompts that leave nothing open."""
+    theirs, ours = copied("sam2", config, n_points=3, given_mask=with_mask)
+    pictures, points = torch.rand(2, 3, 64, 64, dtype=torch.float64), 64 * torch.rand(2, 3, 2, dtype=torch.float64)
+    mask = torch.rand(2, 1, 16, 16, dtype=torch.float64) if with_mask else None
+    kinds = torch.tensor(KINDS)
+    expected = theirs(pictures, points[:, None], kinds[:, None], input_masks=mask)
+    for kernel in ("eager", "sdpa"):
+        found = ours(pictures, prompt=Prompt(points, kinds, mask), kernel=kernel).heads
+        assert found["masks"].std() > 1e-3
+        assert found["iou"].std() > 1e-3
+        torch.testing.assert_close(found["masks"][:, 1:], expected.pred_masks[:, 0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found["iou"][:, 1:], expected.iou_scores[:, 0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found["object"], expected.object_score_logits[:, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_mask_goes_with_a_model_that_reads_one() -> None:
+    ours = build(from_config({"model_type": "sam2", **SEGMENTING}))
+    prompt = Prompt(torch.zeros(1, 1, 2), torch.ones(1, 1, dtype=torch.long), torch.zeros(1, 1, 16, 16))
+    with pytest.raises(ValueError, match="mask: expected none"):
+        ours(torch.zeros(1, 3, 64, 64), prompt=prompt)
 
 
 @torch.no_grad()

@@ -174,3 +174,26 @@ def test_windows_keep_what_transformers_keeps(family: str, change: int, how: Set
     spec = from_config({"model_type": family, "architectures": [names[0]], **config})
     written = saved_tensors(spec, Load(batch=2), how)
     assert probed(model, forward_pass).total == sum(n * each.tensor.bytes for n, each in written.everything())
+
+
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+@pytest.mark.parametrize("change", [{}, *MEDIA["sam2"][2]])
+@pytest.mark.parametrize(("batch", "with_mask"), [(1, False), (2, False), (2, True)])
+def test_masks_keep_what_transformers_keeps(change: dict[str, Any], how: Settings, batch: int, with_mask: bool) -> None:
+    """All behind the encoder, whose heads transformers lets meet with a gradient that nothing asks for."""
+    config = MEDIA["sam2"][0] | change
+    model = built("sam2", "Sam2Model", config).train()
+    points, kinds = torch.rand(batch, 1, 3, 2), torch.ones(batch, 1, 3, dtype=torch.long)
+    given: dict[str, Any] = {"input_masks": torch.rand(batch, 1, 16, 16)} if with_mask else {}
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(torch.rand(batch, 3, 64, 64), points, kinds, **given)
+
+    found = probed(model, forward_pass)
+    spec = from_config({"model_type": "sam2", **config})
+    assert spec.mask_decoder is not None
+    own = spec.mask_decoder.model_copy(update={"n_points": 3, "given_mask": with_mask})
+    written = saved_tensors(spec.model_copy(update={"mask_decoder": own}), Load(batch=batch), how)
+    behind = [(n, each) for n, each in written.everything() if each.op.startswith("mask_decoder")]
+    assert found.total - found.within("vision_encoder") == sum(n * each.tensor.bytes for n, each in behind)

@@ -23,6 +23,7 @@ from calc.spec import (
     Embedding,
     GatedBias,
     LayerGroup,
+    MaskDecoder,
     Merge,
     Mlp,
     ModelSpec,
@@ -33,6 +34,7 @@ from calc.spec import (
     Picture,
     PooledAttention,
     Projection,
+    Pyramid,
     Restored,
     Tower,
     WindowAttention,
@@ -66,6 +68,14 @@ def staged(mixer: Any = WINDOWS, **fields: Any) -> ModelSpec:
     return model(*layers, embedding=Patches(**PIXELS), head=None, **fields)
 
 
+def pooled(**fields: Any) -> ModelSpec:
+    """Plain windows in three stages, each of half as many patches along a side."""
+    windows = WindowAttention(n_heads=4, side=2, plain=True)
+    merges = [None, *(PooledAttention(d_merged=width, n_heads=4, side=2, norm=Norm()) for width in (64, 96))]
+    groups = [of(windows, name=f"stage{i}", merge=merge) for i, merge in enumerate(merges)]
+    return model(*groups, embedding=Patches(**PIXELS), head=None, final_norm=None, **fields)
+
+
 def of(mixer: Any, **fields: Any) -> LayerGroup:
     return PLAIN.model_copy(update={"mixer": mixer} | fields)
 
@@ -95,6 +105,10 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
         (lambda: WindowAttention(n_heads=4, side=2, plain=True, shifted=True), "plain"),
         (lambda: PooledAttention(d_merged=48, n_heads=4, side=3, norm=Norm()), "side"),
         (lambda: PooledAttention(d_merged=48, n_heads=5, side=2, norm=Norm()), "n_heads"),
+        (lambda: staged(mask_decoder=MaskDecoder()), "mask_decoder"),
+        (lambda: pooled(pyramid=None, mask_decoder=MaskDecoder()), "mask_decoder"),
+        (lambda: pooled(pyramid=Pyramid(d_out=40), mask_decoder=MaskDecoder()), "pyramid.d_out"),
+        (lambda: pooled(pyramid=Pyramid(d_out=36), mask_decoder=MaskDecoder(n_heads=1)), "pyramid.d_out"),
         (lambda: model(of(PAGE), embedding=Embedding(boxes=BOXES)), "embedding"),
         (lambda: model(of(PAGE), PLAIN.model_copy(update={"name": "plain"}), embedding=WHOLE), "mixer"),
         (lambda: model(embedding=Embedding(boxes=Boxes(n_places=9, d_place=5, d_extent=4))), "boxes"),

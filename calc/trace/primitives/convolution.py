@@ -85,6 +85,32 @@ def patch(
     return y
 
 
+def upscaled(t: Recorder, name: str, x: Tensor, d_out: Size) -> Tensor:
+    """x [n, d_in] -> [4 * n, d_out]: 2 x 2 vectors of each, by a weight [d_in, d_out, 2, 2] and a bias.
+
+    A transposed convolution whose kernel lies on each result once: the product of a dense matrix [d_in, 4 * d_out] with
+    all vectors, 8 * n * d_in * d_out FLOPs.
+    """
+    weights = (
+        t.weight(f"{name}.weight", x.width, d_out, 2, 2, of="other"),
+        t.weight(f"{name}.bias", d_out, of="other"),
+    )
+    y = t.made(4 * x.rows, d_out, x, weights=weights)
+    t.op(
+        name,
+        "linear",
+        "matmul",
+        (x,),
+        (y,),
+        weights=weights,
+        of="other",
+        flops=8 * x.rows * x.width * d_out,
+        shape=Matmul(x.rows, 4 * d_out, x.width),
+        keeps=lambda tape, read: saved_by_convolution(tape, read, y, weights[0]),
+    )
+    return y
+
+
 def steps(n: Size, kernel: int, stride: int, padding: int) -> Size:
     """Positions that a convolution over n leaves: floor((n + 2 * padding - kernel) / stride) + 1, as torch's Conv1d.
 
