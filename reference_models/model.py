@@ -19,6 +19,7 @@ from reference_models.denoiser import Denoiser
 from reference_models.mtp import FurtherToken, further
 from reference_models.output import Output
 from reference_models.stack import StackOfLayers
+from reference_models.stages import run_stages
 from reference_models.step import Checkpointing, Kernel, Step
 from reference_models.tower import TowerOfLayers
 
@@ -128,7 +129,7 @@ class Model(StackOfLayers):
             inner = replace(inner, image_at=image_at, deep=deep)
         if sound_at is not None:
             x = _placed(x, heard, sound_at, "sound")
-        first, x = x, self.run(x, inner, cache)
+        first, x = x, self._run(x, inner, cache)
         if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
@@ -145,6 +146,10 @@ class Model(StackOfLayers):
             similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
         ahead = [] if cache is not None else self._further(first, x, inner)
         return Output(logits, x, heads, inner, seen, deep, step.encoded, similarity, ahead, heard)
+
+    def _run(self, x: Tensor, step: Step, cache: Cache | None) -> Tensor:
+        """x [batch, n, d_model] through all layers and what stands behind them."""
+        return self.run(x, step, cache) if self.spec.stages is None else run_stages(self, self.spec.stages, x, step)
 
     def _check(self, **given: Any) -> None:
         """Refuse inputs that nothing would read."""

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Mla, Node, Stack
+from calc.spec import Embedding, Mla, Node, Stack, Tiles
 from reference_models.ahead import ahead_of_groups
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
@@ -27,6 +27,7 @@ from reference_models.blocks.pyramid import Maps
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.segmentation import Masks
 from reference_models.blocks.streams import Collapse
+from reference_models.blocks.tiles import Between
 from reference_models.cache import Cache
 from reference_models.layer import run_layer
 from reference_models.stack_layers import layers_of
@@ -50,6 +51,7 @@ class StackOfLayers(nn.Module):
     # Any: nn.Module knows its children only at run time. `layers` is a ModuleList of Layer.
     embedding: Any
     layers: Any
+    between: Any
     tuned: Tensor
 
     def __init__(self, spec: Stack, vocab_size: int | None, d_source: int = 0) -> None:
@@ -89,12 +91,12 @@ class StackOfLayers(nn.Module):
             self.per_layer = LayerInputs(spec.per_layer, spec.layers[0].norm, spec.d_model, len(self.layers))
         if spec.final_norm is not None:
             self.final_norm = NormLayer(spec.final_norm, (spec.end_width,))
+        if spec.stages is not None and isinstance(spec.embedding, Tiles):
+            self.between = Between(spec.stages, spec.embedding, spec.d_model)
         if spec.pyramid is not None:
             self.pyramid = Maps(spec.pyramid, spec.stage_widths)
             if spec.mask_decoder is not None:
-                front: Any = spec.embedding
-                sides = front.height, front.width
-                self.mask_decoder = Masks(spec.mask_decoder, spec.pyramid.d_out, sides)
+                self.mask_decoder = Masks(spec.mask_decoder, spec.pyramid.d_out, spec.embedding)
         if spec.pool is not None:
             self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.heads:

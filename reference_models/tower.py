@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from calc.spec import Stages, Tiles, Tower
+from calc.spec import Tower
 from reference_models.blocks.linear import clip
 from reference_models.blocks.projector import Projection
-from reference_models.blocks.tiles import Between
 from reference_models.layer import run_layer
 from reference_models.stack import StackOfLayers
+from reference_models.stages import run_stages
 from reference_models.step import Step
 
 
@@ -26,8 +26,7 @@ class TowerOfLayers(StackOfLayers):
         if spec.clipped:
             clip(self.layers)
         width = spec.d_model
-        if spec.stages is not None and isinstance(spec.embedding, Tiles):
-            self.between = Between(spec.stages, spec.embedding, width)
+        if spec.stages is not None:
             width *= 1 + len(spec.stages.beside)
         for each in spec.projectors:
             made = [Projection(each, width, d_reader) for _ in each.depths or (0,)]
@@ -43,7 +42,7 @@ class TowerOfLayers(StackOfLayers):
         if any(each.depths for each in self.tower.projectors):
             step = replace(step, need_hidden=True, hidden=[])
         if self.tower.stages is not None:
-            x = self._run_stages(x, step, self.tower.stages)
+            x = run_stages(self, self.tower.stages, x, step)
         else:
             x = self.run(x, step) if self.tower.unread is None else self._run_unread(x, step, self.tower.unread)
         results = self.read(x, step.keep)
@@ -57,16 +56,6 @@ class TowerOfLayers(StackOfLayers):
             else:
                 end = module(x, step.grid)
         return x, end, deep
-
-    def _run_stages(self, x: Tensor, step: Step, stages: Stages) -> Tensor:
-        """What the last layer gives, beside what others do, of all that is no filling."""
-        second, results = len(self.layers) - self.spec.layers[-1].count, []
-        for i, layer in enumerate(self.layers):
-            x = self.between(x, step.shapes) if i == second else x
-            x = run_layer(layer, x, replace(step, layer=i, n_layers=len(self.layers)), None, None)
-            results.append(x)
-        n = len(self.embedding.position.weight)
-        return self.between.side_by_side(x, [results[i] for i in stages.beside], n)
 
     def _run_unread(self, x: Tensor, step: Step, unread: int) -> Tensor:
         """What the last layer that is read gives; those behind it and the norm run, and their result is dropped."""

@@ -26,7 +26,7 @@ from calc.trace.trace import Trace
 from tests.architectures.cases_media import MEDIA
 
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
-FIXED = ("mllama", "sam2")
+FIXED = ("mllama", "mllama_vision_model", "sam2")
 """Models whose pictures are of one size; each sequence of Llama's has one."""
 WHOLE = {"sam2_hiera_det_model": 32, "sam2_vision_model": 32}
 """Of whole so many pixels along a side a model's pictures must be: all of its stages pool without a rest."""
@@ -113,6 +113,7 @@ def test_steps_are_those_of_torch(n: int, kernel: int, stride: int, padding: int
         ("deit", Load(image=(7, 40))),
         ("mllama", Load(image=(34, 34))),
         ("mllama", Load(images=1)),
+        ("mllama_vision_model", Load(image=(34, 34))),
         ("sam2", Load(image=(64, 64))),
     ],
 )
@@ -151,6 +152,8 @@ def _retold(**other: Any) -> ModelSpec:
         (lambda: _retold(encoder=_tower() | {"name": "vision"}), "embedding"),
         (lambda: _retold(encoder=_tower() | {"stages": None}), "stages"),
         (lambda: _retold(encoder=_tower() | {"final_norm": {}}), "stages"),
+        (lambda: _retold(encoder=_tower() | {"projectors": ()}), "stages"),
+        (lambda: _retold(stages=_tower()["stages"]), "stages"),
         (lambda: _retold(encoder=_tower() | {"stages": _tower()["stages"] | {"beside": (4,)}}), "beside"),
         (lambda: _retold(layers=[{"count": 2, "gates": True, "placement": "post"}]), "gates"),
         (lambda: Features(), "n_numbers"),

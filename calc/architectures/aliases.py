@@ -80,6 +80,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "encoder_layerdrop": "layerdrop",
     },
     "mllama.vision_config": {"num_attention_heads": "attention_heads"},
+    "mllama_vision_model": {"num_attention_heads": "attention_heads"},
     "vision-encoder-decoder.decoder": {
         "hidden_size": "d_model",
         "num_attention_heads": "decoder_attention_heads",

@@ -110,6 +110,7 @@ FAMILIES: dict[str, str] = {
     "detr": "detr",
     "vision-encoder-decoder": "vision_encoder_decoder",
     "mllama": "mllama",
+    "mllama_vision_model": "mllama",
     "gemma3": "gemma3",
     "gemma3n": "gemma3n",
     "gemma4": "gemma4",

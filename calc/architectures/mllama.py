@@ -32,7 +32,12 @@ RATIOS = [[1, 1], [1, 2], [1, 3], [1, 4], [2, 1], [2, 2], [3, 1], [4, 1]]
 
 
 def spec(cfg: Config) -> ModelSpec:
-    """The head is never tied, whatever the config says: its table is shorter than that of the tokens."""
+    """The head is never tied, whatever the config says: its table is shorter than that of the tokens. The tower may
+    stand alone (mllama_vision_model)."""
+    if cfg.raw["model_type"] == "mllama_vision_model":
+        cfg.architecture({"MllamaVisionModel": True}, usual="MllamaVisionModel")
+        cfg.notes.append("all tiles of each picture are read")
+        return ModelSpec(**_pictures(cfg), head=None)
     writes = cfg.architecture(
         {"MllamaForConditionalGeneration": True, "MllamaModel": False}, usual="MllamaForConditionalGeneration"
     )
@@ -49,7 +54,11 @@ def spec(cfg: Config) -> ModelSpec:
         **_layers(text),
         final_norm=rms_norm(text, 1e-5),
         head=Head(n_logits=vocab_size) if writes else None,
-        encoder=_tower(cfg),
+        encoder=Tower(
+            name="encoder",
+            projectors=(Projector(layers=(Dense(name="linear"),)),),
+            **_pictures(vision_section(cfg, "mllama_vision_model")),
+        ),
     )
 
 
@@ -83,10 +92,9 @@ def _layers(cfg: Config) -> dict[str, Any]:
     return stack(["cross" if i in crossed else "self" for i in range(n_layers)], layer)
 
 
-def _tower(cfg: Config) -> Tower:
-    """A ViT over all tiles in two stages, the second one gated, whose results a dense layer reads with those of
+def _pictures(vision: Config) -> dict[str, Any]:
+    """A ViT over all tiles in two stages, the second one gated, whose results stand beside those of
     `intermediate_layers_indices`."""
-    vision = vision_section(cfg, "mllama_vision_model")
     d_model, n_heads = vision.size("hidden_size"), vision.size("attention_heads")
     vision.multiple("hidden_size", d_model, "attention_heads", n_heads)
     pixels, patch = vision.size("image_size"), vision.size("patch_size", absent=14)
@@ -111,10 +119,9 @@ def _tower(cfg: Config) -> Tower:
         norm=Norm(kind="layernorm", bias=True, eps=vision.number("norm_eps", absent=1e-5)),
     )
     second = {"name": "second", "count": vision.layers("num_global_layers"), "gates": True}
-    return Tower(
-        name="encoder",
-        d_model=d_model,
-        embedding=Tiles(
+    return {
+        "d_model": d_model,
+        "embedding": Tiles(
             n_tiles=n_tiles,
             n_shapes=_shapes(vision, n_tiles) + 1,
             height=pixels,
@@ -124,11 +131,10 @@ def _tower(cfg: Config) -> Tower:
             channels=vision.size("num_channels", absent=3),
             norm=LAYER_NORM,
         ),
-        layers=(layer, layer.model_copy(update=second)),
-        final_norm=None,
-        projectors=(Projector(layers=(Dense(name="linear"),)),),
-        stages=Stages(norm=LAYER_NORM, beside=beside),
-    )
+        "layers": (layer, layer.model_copy(update=second)),
+        "final_norm": None,
+        "stages": Stages(norm=LAYER_NORM, beside=beside),
+    }
 
 
 def _shapes(cfg: Config, n_tiles: int) -> int:

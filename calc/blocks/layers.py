@@ -71,7 +71,7 @@ def _ahead(
         return patched(t, group.name, group.patched, x, load, around)
     if group.unpatched is not None:
         return unpatched(t, group.name, group.unpatched, x, load, around)
-    stages = spec.stages if isinstance(spec, Tower) and group.name == spec.layers[-1].name else None
+    stages = spec.stages if group.name == spec.layers[-1].name else None
     if stages is None or not isinstance(spec.embedding, Tiles):
         return x, load
     return between(t, stages, spec.embedding, x, load), load

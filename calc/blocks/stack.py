@@ -95,7 +95,7 @@ def stack(
         x = collapse(t, x, *around.streams)
     if around.altup is not None:
         x = out_of_streams(t, around.altup, x)
-    if isinstance(spec, Tower) and spec.stages is not None and isinstance(spec.embedding, Tiles):
+    if spec.stages is not None and isinstance(spec.embedding, Tiles):
         x, length = side_by_side(t, spec.stages, spec.embedding, x, load)
         load = replace(load, seq=length)
     if isinstance(spec, Tower) and spec.unread is not None:

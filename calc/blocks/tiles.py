@@ -9,7 +9,7 @@ from calc.blocks.front_output import FrontOutput
 from calc.blocks.patches import patches_along
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div, is_exactly
-from calc.spec import Stack, Stages, Tiles, Tower
+from calc.spec import Stack, Stages, Tiles
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.op import Keeps, Moves, Weight
@@ -96,8 +96,7 @@ def held(front: Tiles, spec: Stack, x: Tensor, load: Load) -> tuple[Size, Size]:
     of_all = load.batch * front.n_tiles
     pixels = of_all * front.height * front.width * front.channels
     named = (spec.n_layers - 2) * x.elements + pixels + of_all * (places(front) - 1) * x.width
-    stages = spec.stages if isinstance(spec, Tower) else None
-    return named, 0 if stages is None else len(stages.beside) * x.elements
+    return named, 0 if spec.stages is None else len(spec.stages.beside) * x.elements
 
 
 def _placed(t: Trace, spec: Tiles, x: Tensor, load: Load) -> Tensor:

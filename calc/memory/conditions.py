@@ -8,7 +8,14 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
-from calc.memory.layer_conditions import of_batch_norms, of_keys, of_patches_of_bytes, of_pictures, of_routers
+from calc.memory.layer_conditions import (
+    of_batch_norms,
+    of_keys,
+    of_patches_of_bytes,
+    of_pictures,
+    of_routers,
+    of_tiles,
+)
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.sizes import Size, is_exactly
 from calc.spec import (
@@ -86,6 +93,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.pp, 1) and any(_lends(group) for group in spec.layers):
         yield one("pp", "1 where layers read what others give beside the stream (late experts, lent latents)", run.pp)
     yield from of_pictures(spec, run)
+    yield from of_tiles(spec, run)
     yield from of_routers(spec, run)
     yield from of_batch_norms(spec, run)
     yield from of_patches_of_bytes(spec, run)

@@ -45,6 +45,13 @@ def of_pictures(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _ones(run, ("pp", "cp"), "a model with windows of patches, which become fewer and wider")
 
 
+def of_tiles(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of pictures in tiles without a text. Errors: Refused where no size could fulfil one."""
+    if spec.stages is not None:
+        # What stands between both stages of layers, and results of the first, would have to go from rank to rank.
+        yield from _ones(run, ("pp", "cp"), "a model of pictures in tiles, whose layers read in two stages")
+
+
 def of_batch_norms(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Of norms over all vectors of a batch. Errors: Refused where no size could fulfil one."""
     if any(group.norm.kind == "batchnorm" for stack in spec.stacks for group in stack.layers):

@@ -23,7 +23,7 @@ from calc.spec.patches import Patches
 from calc.spec.projector import Projector
 from calc.spec.restored import Restored
 from calc.spec.shipped import Shipped
-from calc.spec.tiles import Stages, Tiles
+from calc.spec.tiles import Tiles
 from calc.spec.trajectory import Trajectory
 
 Adapter = Annotated[
@@ -43,7 +43,6 @@ class Tower(Stack):
     elsewhere and are no parameters (Gemma 4).
     unread: how many of the last layers nothing reads: projectors read what the layer before them gives, ahead of the
     final norm. They run all the same, and the norm behind them does (LLaVA); None: projectors read what leaves it.
-    stages: of an encoder of pictures in tiles, whose last group of layers is a second stage.
     among_tokens: how the main stack takes a picture's vectors among its tokens: like other `tokens`; `together`, where
     those of one picture see one another ahead too (Gemma 3); `in-plane`, where its rotary positions follow their rows
     and columns (Qwen3-VL). No count depends on it. reader: whose tokens they are, the main stack's or the encoder's
@@ -54,7 +53,6 @@ class Tower(Stack):
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     unread: int | None = Field(default=None, ge=0, le=10**5)
-    stages: Stages | None = None
     among_tokens: Literal["tokens", "together", "in-plane"] = "tokens"
     reader: Literal["main", "encoder"] = "main"
 
@@ -86,19 +84,13 @@ class Tower(Stack):
         return self
 
     @model_validator(mode="after")
-    def _in_two_stages(self) -> Self:
-        tiled = isinstance(self.embedding, Tiles) and self.name == "encoder"
-        if isinstance(self.embedding, Tiles) and not tiled:
-            raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
-        if tiled is not (self.stages is not None):
-            raise Refused("stages", "two, of an encoder whose embedding is of kind tiles", self.embedding.kind)
-        if self.stages is None:
+    def _reads_tiles(self) -> Self:
+        if not isinstance(self.embedding, Tiles):
             return self
-        if len(self.layers) != 2 or self.schedule is not None or len(self.projectors) != 1 or self.final_norm:
-            raise Refused("stages", "two groups of layers, no norm, and one projector behind them", "others")
-        first = self.layers[0].count
-        if isinstance(first, int) and not all(0 <= each < first for each in self.stages.beside):
-            raise Refused("stages.beside", f"numbers of the first stage's {first} layers", "others")
+        if self.name != "encoder":
+            raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
+        if len(self.projectors) != 1:
+            raise Refused("stages", "one projector behind them", len(self.projectors))
         return self
 
     def group(self, outer: str) -> str:
@@ -142,8 +134,6 @@ class ModelSpec(Stack):
             raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
         if self.audio is not None and getattr(self.audio.embedding, "n_frames", None) is None:
             raise Refused("audio", "a tower that reads windows of so many frames (n_frames)", "none")
-        if isinstance(self.embedding, Tiles):
-            raise Refused("embedding", "another kind, since tiles are read by an encoder", self.embedding.kind)
         if isinstance(self.embedding, Restored) and not masks(self.encoder):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
         if self.patcher is not None and all(group.patched is None for group in self.layers):

@@ -29,7 +29,7 @@ from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
-from calc.spec.tiles import Tiles
+from calc.spec.tiles import Stages, Tiles
 from calc.spec.trajectory import Trajectory
 
 Front = Annotated[
@@ -56,7 +56,8 @@ class StackFields(Node):
     every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. altup: streams of another
     kind. heads: dense layers behind the final norm. pool: what makes one vector of a picture's (SigLIP).
     denoised: what stands behind the layers of a denoiser. pyramid: maps of what each stage of patches gives (SAM 2).
-    mask_decoder: what makes masks of them and of a prompt.
+    mask_decoder: what makes masks of them and of a prompt. stages: of pictures
+    in tiles, whose last group of layers is a second stage.
     """
 
     d_model: Dim
@@ -73,6 +74,7 @@ class StackFields(Node):
     denoised: Denoised | None = None
     pyramid: Pyramid | None = None
     mask_decoder: MaskDecoder | None = None
+    stages: Stages | None = None
 
     @property
     def stages_of_groups(self) -> dict[str, int]:

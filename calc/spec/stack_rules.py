@@ -14,7 +14,7 @@ from calc.spec.gated_bias import GatedBias
 from calc.spec.lending_rules import carries_on, late, lent
 from calc.spec.patches import Patches
 from calc.spec.stack_fields import StackFields
-from calc.spec.stage_rules import in_stages, mapped, masked, shorter
+from calc.spec.stage_rules import in_stages, mapped, masked, shorter, tiled
 from calc.spec.stream_rules import in_fp32
 from calc.spec.trajectory import Trajectory
 
@@ -196,6 +196,7 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     mapped,
     masked,
     shorter,
+    tiled,
     _in_patches,
     _denoises,
     _one_relative_table,

@@ -7,6 +7,7 @@ from calc.errors import Refused
 from calc.spec.audio import Frames
 from calc.spec.patches import Patches
 from calc.spec.stack_fields import StackFields
+from calc.spec.tiles import Tiles
 from calc.spec.windows import WindowAttention
 
 
@@ -73,3 +74,17 @@ def masked(stack: StackFields) -> None:
     if width % 8 or width % (spec.narrowing * spec.n_heads):
         expected = f"a multiple of 8, and of narrowing * n_heads = {spec.narrowing * spec.n_heads}"
         raise Refused("pyramid.d_out", expected, width)
+
+
+def tiled(stack: StackFields) -> None:
+    """Pictures in tiles pass two stages of layers."""
+    kind, stages = stack.embedding.kind, stack.stages
+    if isinstance(stack.embedding, Tiles) is not (stages is not None):
+        raise Refused("stages", "two, behind an embedding of kind tiles and no other", kind)
+    if stages is None:
+        return
+    if len(stack.layers) != 2 or stack.schedule is not None or stack.final_norm or stack.heads:
+        raise Refused("stages", "two groups of layers, and no norm or heads behind them", "others")
+    first = stack.layers[0].count
+    if isinstance(first, int) and not all(0 <= each < first for each in stages.beside):
+        raise Refused("stages.beside", f"numbers of the first stage's {first} layers", "others")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,17 +65,17 @@ class TwoWayLayer(nn.Module):
 
 
 class Masks(nn.Module):
-    """Two-way layers over a prompt's tokens and a picture's vectors, and masks of both."""
+    """Two-way layers over a prompt's tokens and a picture's vectors, and masks of both. front: what reads pictures."""
 
     directions: Tensor
 
-    def __init__(self, spec: MaskDecoder, width: int, sides: tuple[int, int]) -> None:
+    def __init__(self, spec: MaskDecoder, width: int, front: Any) -> None:
         super().__init__()
         supported(spec, *MaskDecoder.model_fields)
         self.spec, (_, narrow) = spec, spec.attentions(width)
         # What turns places into sinusoids is drawn once and never trained.
         self.register_buffer("directions", torch.randn(2, width // 2))
-        self.points = Points(spec, width, sides)
+        self.points = Points(spec, width, (front.height, front.width))
         self.mask, self.no_mask = GivenMask(spec, width), nn.Embedding(1, width)
         self.layers = nn.ModuleList(TwoWayLayer(spec, width, first=i == 0) for i in range(spec.n_layers))
         self.to_image, self.norm = CrossAttention(narrow, width, width), NormLayer(spec.norm, (width,))

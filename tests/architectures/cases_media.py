@@ -406,6 +406,15 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             {"text_config": CROSSED | {"num_key_value_heads": 4, "hidden_act": "gelu"}},
         ),
     ),
+    "mllama_vision_model": (
+        {key: value for key, value in TILED.items() if key != "model_type"},
+        ("MllamaVisionModel",),
+        (
+            {"image_size": 24, "patch_size": 6, "num_channels": 1, "hidden_act": "relu", "norm_eps": 0.03},
+            {"max_num_tiles": 3, "supported_aspect_ratios": [[1, 1], [3, 1], [1, 3]], "num_global_layers": 1}
+            | {"intermediate_layers_indices": [1], "vision_output_dim": 48},
+        ),
+    ),
     "whisper": (
         {
             "vocab_size": 97,

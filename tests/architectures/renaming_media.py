@@ -311,6 +311,12 @@ MLLAMA = (
         ),
     )
 )
+_TOWER = r"(?:model\.)?vision_model\."
+MLLAMA_VISION = tuple(
+    (theirs.removeprefix(_TOWER), tuple(path.removeprefix("encoder.") for path in ours))
+    for theirs, ours in MLLAMA
+    if theirs.startswith(_TOWER)
+)
 _SPEECH = _one(
     (r"(?:\w+\.)?masked_spec_embed", "embedding.mask.weight"),
     (r"(?:\w+\.)?feature_extractor\.conv_layers\.N\.conv\.(?P<w>\w+)", r"embedding.conv*.conv.\g<w>"),
@@ -491,6 +497,7 @@ RULES: dict[str, Rules] = {
     "pixtral": PIXTRAL,
     "vision-encoder-decoder": TROCR,
     "mllama": MLLAMA,
+    "mllama_vision_model": MLLAMA_VISION,
     "whisper": WHISPER,
     "speech_to_text": SPEECH_TO_TEXT,
     "detr": DETR,

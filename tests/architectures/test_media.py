@@ -82,6 +82,8 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "vision-encoder-decoder":
         side = config.encoder.image_size
         return {"pixel_values": torch.rand(BATCH, 3, side, side), "decoder_input_ids": tokens}, Load(BATCH, SEQ)
+    if model_type == "mllama_vision_model":
+        return tiles(config, "cpu", BATCH), Load(batch=BATCH)
     if model_type == "mllama":
         pictures = tiles(config.vision_config, "cpu", BATCH)
         return {"input_ids": tokens} | pictures, Load(batch=BATCH, seq=SEQ)
@@ -177,6 +179,7 @@ BACKWARD = [
             "HieraDetModel",
             "Sam2VisionModel",
             "Sam2Model",
+            "MllamaVisionModel",
             "Classification",
             "WithTeacher",
             "Generation",
@@ -207,7 +210,7 @@ def _everything(out: Any) -> Any:
         return out.pred_masks.sum() + out.iou_scores.sum() + out.object_score_logits.sum()
     if "fpn_hidden_states" in out:
         return out.last_hidden_state.sum() + sum(each.sum() for each in out.fpn_hidden_states)
-    if "intermediate_hidden_states" in out:
+    if "last_hidden_state" in out:
         return out.last_hidden_state.sum()
     heads = ("logits", "pred_boxes", "prediction_outputs")
     heads = ("cls_logits", "distillation_logits") if "cls_logits" in out else heads
@@ -436,6 +439,8 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("vision-encoder-decoder", {"decoder": {"model_type": "bert", "d_model": 32}}, "decoder.model_type"),
         ("vision-encoder-decoder", {"decoder": TROCR["decoder"] | NARROW}, "decoder.cross_attention_hidden_size"),
         ("mllama", {"architectures": ["MllamaForCausalLM"]}, "architectures"),
+        ("mllama_vision_model", {"architectures": ["MllamaModel"]}, "architectures"),
+        ("mllama_vision_model", {"vision_output_dim": 96}, "vision_output_dim"),
         ("mllama", {"vision_config": TILED | {"image_size": [34, 34]}}, "vision_config.image_size"),
         ("mllama", {"vision_config": TILED | {"vision_output_dim": 96}}, "vision_config.vision_output_dim"),
         ("mllama", {"vision_config": TILED | {"max_num_tiles": 3}}, "vision_config.max_num_tiles"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,23 +32,35 @@ def mllama(heads: int) -> ModelSpec:
     return from_config({"model_type": "mllama", **config, "vision_config": vision})
 
 
-def test_ranks_divide_layers_that_read_tiles_and_their_tower() -> None:
-    spec, load = mllama(4), Load(batch=2, seq=SEQ)
+def alone(heads: int) -> ModelSpec:
+    """A small tower of it without a text."""
+    return from_config(
+        {"model_type": "mllama_vision_model", **CONFIGS["mllama_vision_model"], "attention_heads": heads}
+    )
+
+
+MODELS = pytest.mark.parametrize("make", [mllama, alone])
+
+
+@MODELS
+def test_ranks_divide_layers_that_read_tiles_and_their_tower(make: Callable[[int], ModelSpec]) -> None:
+    spec, load = make(4), Load(batch=2, seq=SEQ)
     run = run_of(2, load)
     check_plan(spec, run)
     same_ops(spec, 2, load)
     for whole, part in zip(leaves(build(spec, load)), leaves(build(rank_sized(spec, 2), load)), strict=True):
-        if whole.tower is not None and whole.place == "layer":
+        if (whole.tower is not None or make is alone) and whole.place == "layer":
             ours = [held_elements(weight, run) for weight in whole.op.weights]
             assert ours == [weight.elements for weight in part.op.weights]
     for mode in MODES:
         assert kept(spec, 2, load, mode.settings()) == kept(rank_sized(spec, 2), 1, load, mode.settings())
 
 
+@MODELS
 @pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", "bf16"), Mode("sdpa", autocast=True)], ids=str)
-def test_ranks_keep_what_autograd_keeps_of_their_part(mode: Mode) -> None:
+def test_ranks_keep_what_autograd_keeps_of_their_part(mode: Mode, make: Callable[[int], ModelSpec]) -> None:
     """Beside layers, what the ends keep, which the twin has whole."""
-    spec, load = mllama(4), Load(batch=mode.batch, seq=SEQ)
+    spec, load = make(4), Load(batch=mode.batch, seq=SEQ)
     made = saved_tensors(spec, load, mode.settings())
     ends = sum(size(some) for some in (made.front, made.common, made.end, made.loss))
     layers = kept(spec, 2, load, mode.settings())

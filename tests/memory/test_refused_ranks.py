@@ -24,6 +24,10 @@ SPEECH = {"architectures": ["SeamlessM4Tv2ForSpeechToText"]}
 MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Swin": (from_config({"model_type": "swin"}), FIELDS),
     "SAM 2": (from_config({"model_type": "sam2"}), FIELDS),
+    "Llama 3.2 Vision": (
+        from_config({"model_type": "mllama_vision_model", **CONFIGS["mllama_vision_model"], "attention_heads": 4}),
+        ("pp", "cp"),
+    ),
     "DiT": (from_config({"_class_name": "DiTTransformer2DModel"}), FIELDS),
     "Stable Diffusion 3": (from_config({"_class_name": "SD3Transformer2DModel"}), FIELDS),
     "FLUX.1": (from_config({"_class_name": "FluxTransformer2DModel"}), FIELDS),

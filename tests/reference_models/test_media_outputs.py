@@ -103,6 +103,9 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("mllama", "MllamaForConditionalGeneration", {}, ("logits",)),
     ("mllama", "MllamaForConditionalGeneration", MEDIA["mllama"][2][0], ("logits",)),
     ("mllama", "MllamaModel", MEDIA["mllama"][2][1], ("last_hidden_state",)),
+    ("mllama_vision_model", "MllamaVisionModel", {}, ("last_hidden_state",)),
+    ("mllama_vision_model", "MllamaVisionModel", MEDIA["mllama_vision_model"][2][0], ("last_hidden_state",)),
+    ("mllama_vision_model", "MllamaVisionModel", MEDIA["mllama_vision_model"][2][1], ("last_hidden_state",)),
     ("vit_msn", "ViTMSNForImageClassification", {}, ("logits",)),
     ("ijepa", "IJepaForImageClassification", {}, ("logits",)),
     ("vit_mae", "ViTMAEForPreTraining", {"layer_norm_eps": 0.03}, ("logits",)),
@@ -175,6 +178,9 @@ def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any]
         assert found.std() > 1e-4
         if model_type == "patchtst":
             expected[each] = of_channels(expected[each], each, found)
+        if model_type == "mllama_vision_model":
+            # Tile by tile of one picture a sequence.
+            expected[each] = expected[each].reshape(found.shape)
         theirs_of = "image_embeds" if "image_embeds" in expected else "text_embeds"
         torch.testing.assert_close(found, expected[theirs_of if each == "projected" else each], rtol=1e-5, atol=1e-5)
 
@@ -221,6 +227,8 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["decoder_input_ids"], "source": given["pixel_values"]}
         case "mllama":
             return {"inputs": given["input_ids"], "source": given["pixel_values"][:, 0]}
+        case "mllama_vision_model":
+            return {"inputs": given["pixel_values"][:, 0]}
         case "wav2vec2-bert" | "parakeet_ctc" | "parakeet_encoder":
             return {"inputs": given["input_features"]}
         case "patchtst":

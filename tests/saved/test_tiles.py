@@ -46,6 +46,22 @@ def test_transformers(change: dict[str, Any], how: Settings) -> None:
     assert kept == sum(n * each.tensor.bytes for n, each in written.everything()) - size(written.loss)
 
 
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+@pytest.mark.parametrize("change", [{}, *MEDIA["mllama_vision_model"][2]], ids=["plain", "filled", "three tiles"])
+def test_tower_alone(change: dict[str, Any], how: Settings) -> None:
+    config = MEDIA["mllama_vision_model"][0] | change
+    model = build("mllama_vision_model", "MllamaVisionModel", config).train()
+    given, load = inputs("mllama_vision_model", model.config)
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(**given)
+
+    spec = from_config({"model_type": "mllama_vision_model", **config})
+    written = saved_tensors(spec, load, how).everything()
+    assert probed(model, forward_pass).total == sum(n * each.tensor.bytes for n, each in written)
+
+
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("o_proj",)])
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_low_rank_updates(targets: tuple[str, ...], mode: Mode) -> None:
