@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calc.reading.files import parse_toml, read_text
+from calc.spec.run.engines import engine_named, engine_names
 
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
-LLAMA_CPP = ("llama.cpp", "llama.cpp-vulkan")
-"""Engines whose kernels are of their own kind: their constants are in a file of their own."""
 MOST = 0.95
 """Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
 Constants = Mapping[str, float]
@@ -35,7 +34,7 @@ def _flat(tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 def file_of(engine: str) -> Path:
     """The data file of an engine's constants."""
-    return FILE.with_name("llama_cpp.toml") if engine in LLAMA_CPP else FILE
+    return FILE.with_name(f"{engine_named(engine).constants}.toml")
 
 
 def constants_of(engine: str) -> Constants:
@@ -45,8 +44,7 @@ def constants_of(engine: str) -> Constants:
 
 def fitted_engines() -> list[str]:
     """The engines whose overheads are fitted to measured servers, sorted."""
-    servers = (name.removeprefix("step.") for name in constants() if name.startswith("step."))
-    return sorted((*servers, *LLAMA_CPP))
+    return [name for name in engine_names() if file_of(name) != FILE or f"step.{name}" in constants()]
 
 
 @cache
@@ -76,6 +74,21 @@ def of_kind(known: Constants, name: str) -> float:
     """What multiplies a constant for one kind: fitted, judged, or nothing."""
     found = known.get(name)
     return judged().get(name, 1.0) if found is None else found
+
+
+class Families(NamedTuple):
+    """Families of architectures whose servers were measured, and those that are moved from these by datasheets."""
+
+    measured: tuple[str, ...]
+    alike: tuple[str, ...]
+
+
+@cache
+def families_of(engine: str) -> Families:
+    """On what an engine's constants rest."""
+    file = file_of(engine)
+    own = parse_toml(read_text(file), file.name)["families"]
+    return Families(tuple(own["measured"]), tuple(own["alike"]))
 
 
 def interval_of(name: str, engine: str) -> tuple[float, float, float]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.serve.constants import LLAMA_CPP, MOST, Constants, Fitted, constants_of, of_kind
+from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of, of_kind
 from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
 from calc.serve.links import between_ranks, between_stages
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
-
-SERIAL = (*LLAMA_CPP, "transformers")
-"""Engines whose host works for sequences between steps; others schedule one step while the device runs another (vLLM's
-async scheduling, SGLang's and TensorRT-LLM's overlap schedulers)."""
+from calc.spec.run.engines import engine_named
 
 
 def rates_of(
@@ -33,11 +30,11 @@ def rates_of(
     of the shipped ones. stages: of a pipeline. groups: of so many ranks in each stage.
     Errors: Refused for a device of which peaks or links are not known.
     """
-    known = constants_of(engine) if given is None else given
+    known, rules = constants_of(engine) if given is None else given, engine_named(engine)
     fitted = Fitted(known)
     family = family_of(device, engine)
     compute = form.computes(device)
-    wide = _half_sums(device) if engine in LLAMA_CPP else _peak(device, "bf16")
+    wide = _half_sums(device) if rules.half_sums else _peak(device, "bf16")
     narrow = max(_peak(device, compute), wide) if compute in ("bf16", "fp16") else _peak(device, compute)
     widened = form.bits < 16 and compute in ("bf16", "fp16")
     memory = float(device.bandwidth.value)
@@ -47,12 +44,12 @@ def rates_of(
     dense = fitted.share("computing", compute, family, engine, *(("widened",) if widened else ()))
     streaming = fitted.share("streaming", family, engine, running)
     kernel = fitted.of("kernel", family, engine)
-    if engine in LLAMA_CPP:
-        # Its experts are products like all others: sorted in, up, down and summed, four kernels a layer.
+    if rules.experts_alike:
+        # Sorted in, up, down and summed, four kernels a layer.
         kernels = ExpertKernels(4 * kernel, streaming, dense)
     else:
         kernels = expert_kernels(family, engine, kind_of(form.of_kernels, running))
-    narrows = engine not in LLAMA_CPP and not widened and form.bits < 16
+    narrows = "quantise" in known and not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
         wide=wide * fitted.share("computing", "bf16", family, engine),
@@ -66,7 +63,7 @@ def rates_of(
         prompts=wide * fitted.share("prompts", attention, family, engine),
         pass_rate=memory * fitted.share("passing"),
         kernel=kernel,
-        eager=0.0 if engine in LLAMA_CPP else fitted.of("eager", family, engine),
+        eager=fitted.of("eager", family, engine) if "eager" in known else 0.0,
         quantise=fitted.of("quantise", family, engine) if narrows else 0.0,
         routing=kernels.start * fitted.of("routing", family, engine),
         **_links(device, ranks, groups, stages, fitted, fitted.of("latency", family, engine)),
@@ -111,28 +108,28 @@ def host_of(engine: str, given: Constants | None = None) -> Host:
     """What the host of an engine takes, whatever the device is."""
     fitted = Fitted(constants_of(engine) if given is None else given)
     each = fitted.of("sequence", engine)
-    alone = engine in SERIAL
+    alone = engine_named(engine).serial
     return Host(fitted.of("step", engine), 0.0 if alone else each, each if alone else 0.0)
-
-
-MEASURED = ("Hopper", "Blackwell", "CDNA3", "CDNA4")
-"""Families whose servers were measured; Ada and Ampere are moved from these by datasheets."""
-LOCAL = ("Hopper", "Blackwell", "Ada", "Ampere", "Apple", "RDNA")
-"""Families on which llama.cpp was measured."""
 
 
 def rests_on(device: Device, engine: str) -> str:
     """What the rates of a device rest on, in words."""
-    if engine in LLAMA_CPP or family_of(device, engine) in MEASURED:
+    if _family(device, engine) in families_of(engine).measured:
         return "measured servers of its architecture"
     return "measured servers of other architectures, and its datasheet"
 
 
 def family_of(device: Device, engine: str) -> str:
-    """The family of architectures whose constants are taken. Errors: Refused for one that no server was measured on,
-    nor on one like it."""
-    names = LOCAL if engine in LLAMA_CPP else ("Hopper", "Blackwell", "CDNA 3", "CDNA 4", "Ada", "Ampere")
-    found = next((name.replace(" ", "") for name in names if name in device.architecture), None)
+    """The family of architectures whose constants are taken, as they name it. Errors: as `_family` has them."""
+    return _family(device, engine).replace(" ", "")
+
+
+def _family(device: Device, engine: str) -> str:
+    """The family of a device's architecture. Errors: Refused for one that no server was measured on, nor on one like
+    it."""
+    families = families_of(engine)
+    names = (*families.measured, *families.alike)
+    found = next((name for name in names if name in device.architecture), None)
     if found is None:
         raise Refused("--gpu", f"a device of {', '.join(names)}, whose servers were measured or are alike", device.name)
     return found

@@ -9,7 +9,7 @@ from functools import cached_property
 from calc.errors import Refused
 from calc.serve.capacity import cache_room, cached_bytes
 from calc.serve.clock import StepClock
-from calc.serve.constants import LLAMA_CPP, Constants, Fitted, constants_of
+from calc.serve.constants import Constants, Fitted, constants_of
 from calc.serve.formats import Format, cache_bits, served_format
 from calc.serve.layout import Layout
 from calc.serve.links import between_servers
@@ -73,8 +73,7 @@ class Service:
         """What one GPU holds and does."""
         made = rank_of(self.work, self.layout, self.form, self.cache, self._table())
         made = replace(made, drafting=self.guessing.share if self.guessing.tokens else 0.0)
-        # llama.cpp has a tower in a file of its own, which it loads where it is told to.
-        return replace(made, towers=0.0) if self.engine.name in LLAMA_CPP else made
+        return replace(made, towers=0.0) if self.engine.towers_apart else made
 
     def _table(self) -> float:
         """Elements of a token table that is not the head's too: it is held, and hardly read."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from calc.serve.constants import Constants
+from calc.serve.constants import Constants, families_of
 from calc.serve.formats import served_format
 from calc.serve.rank import Rank
-from calc.serve.rates import MEASURED, family_of, rates_of, request_seconds
+from calc.serve.rates import family_of, rates_of, request_seconds
 from calc.serve.service import Service
 from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
@@ -93,7 +93,8 @@ class Columns:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Engines and families of devices, of which constants may be."""
-        return (*self.engines, *MEASURED)
+        families = (family for engine in self.engines for family in families_of(engine).measured)
+        return (*self.engines, *(family.replace(" ", "") for family in families))
 
     def of(self, rows: Any) -> Columns:
         """The columns of some cases, as often as each is named."""

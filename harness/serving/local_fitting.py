@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calc.serve.constants import LLAMA_CPP
-from calc.serve.rates import LOCAL
+from calc.serve.constants import families_of
 from harness.serving.local import LocalCase, local_columns, local_speeds
 from harness.serving.robust import ROUNDS, fitted, weights
 
+VULKAN = "llama.cpp-vulkan"
+"""The engine whose kernels differ from those that constants are of."""
+FAMILIES = families_of(VULKAN).measured
+"""Families of architectures, each of which has constants of its own."""
 TYPICAL = {
     "computing": 0.4,
     "computing.int8": 0.4,
@@ -51,7 +54,7 @@ HIGHEST = {"evenness": 1.0, "widening": 1.1} | dict.fromkeys(
     ("computing", "streaming", "cache", "decoding", "prompts", "passing"), 0.95
 )
 WIDTHS = {"passing": 0.15, "routing": 0.05, "computing.int8": 0.5, "prompts.latent": 0.5} | dict.fromkeys(
-    ("computing.Hopper", "computing.Apple", "computing.RDNA", *(f"prompts.{kind}" for kind in LOCAL)), 0.5
+    ("computing.Hopper", "computing.Apple", "computing.RDNA", *(f"prompts.{kind}" for kind in FAMILIES)), 0.5
 )
 """How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.2 for those of a kind."""
 TOLERANCE = 0.08
@@ -60,8 +63,8 @@ TOLERANCE = 0.08
 
 def local_start() -> dict[str, float]:
     """The constants before any fit."""
-    kinds = [(name, kind) for name in BY_FAMILY for kind in LOCAL]
-    kinds += [(name, kind) for name in BY_ENGINE for kind in LLAMA_CPP[1:]]
+    kinds = [(name, kind) for name in BY_FAMILY for kind in FAMILIES]
+    kinds += [(name, VULKAN) for name in BY_ENGINE]
     return TYPICAL | {f"{name}.{kind}": 1.0 for name, kind in kinds}
 
 

@@ -7,8 +7,9 @@ import pytest
 from calc.serve.constants import constants_of, fitted_engines
 from calc.serve.formats import served_format
 from calc.serve.machine import machine_rates
-from calc.serve.rates import SERIAL, rates_of
+from calc.serve.rates import rates_of
 from calc.spec.catalogue import load_device
+from calc.spec.run.engines import engine_named
 from calc.time.device.profile import read_profile
 from tests.reference import ROOT
 
@@ -24,4 +25,4 @@ def test_a_host_takes_as_long_beside_a_measured_machine(engine: str) -> None:
     host = {name: getattr(measured, name) for name in ("step", "sequence", "serial")}
     assert host == {name: getattr(listed, name) for name in host}
     each = constants_of(engine)["sequence"] * constants_of(engine).get(f"sequence.{engine}", 1.0)
-    assert host["serial" if engine in SERIAL else "sequence"] == pytest.approx(each)
+    assert host["serial" if engine_named(engine).serial else "sequence"] == pytest.approx(each)

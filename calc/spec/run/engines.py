@@ -45,8 +45,12 @@ class Engine:
     are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
     ahead: whether it lays the next step while one runs, so that who comes meanwhile waits for a step more.
     cache_words: formats of keys and values -> what its option calls them; cache_since: the version from which on it has
-    that option, "" for one as old as `version`. speculation: the option that says what
-    guesses tokens; "" where it is not known. allocation: None where it is not known to the byte.
+    that option, "" for one as old as `version`. speculation: the option that says what guesses tokens; "" where it is
+    not known. constants: the file of calc/data/serving that has what it takes. serial: whether its host works for
+    sequences between steps; others schedule one step while the device runs another. experts_alike: whether experts are
+    products like all others, and no kernels of their own. half_sums: whether products in 16 bits are summed in 16 bits.
+    towers_apart: whether towers of pictures and sound are files of their own, loaded where it is told to. allocation:
+    None where it is not known to the byte.
     """
 
     name: str
@@ -67,6 +71,11 @@ class Engine:
     cache_words: Mapping[str, str] = field(default_factory=dict, hash=False)
     cache_since: str = ""
     speculation: str = ""
+    constants: str = "constants"
+    serial: bool = False
+    experts_alike: bool = False
+    half_sums: bool = False
+    towers_apart: bool = False
     allocation: Allocation | None = None
 
 
