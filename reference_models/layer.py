@@ -28,7 +28,7 @@ from reference_models.support import module_of, supported
 GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
     *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge", "ngrams"),
-    *("patched", "unpatched", "of_patches", "shortened"),
+    *("patched", "unpatched", "of_patches", "shortened", "halved", "upsampled", "again"),
     *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
 )
 """Fields of the spec that are computed here."""
@@ -248,13 +248,14 @@ def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cro
     before = step.fresh()
     # What a router reads of the layer before is an input of the layer, as in transformers.
     carried = (step.lent or {}).get("router", ())
+    unhalved = None if step.blocks is None else step.blocks.unhalved
 
-    def run(x: Tensor, late: Tensor | None, *carried: Tensor) -> Tensor:
+    def run(x: Tensor, late: Tensor | None, unhalved: Tensor | None, *carried: Tensor) -> Tensor:
         own.append(before.fresh())
         if carried and own[-1].lent is not None:
             own[-1].lent["router"] = carried
         return layer(x, own[-1], late=late)
 
-    x = recomputed(run, x, late, *carried, early_stop=step.checkpointing == "full-early-stop")
+    x = recomputed(run, x, late, unhalved, *carried, early_stop=step.checkpointing == "full-early-stop")
     step.take(own[0])
     return x

@@ -10,13 +10,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Mla, Node, Stack, Tiles
+from calc.spec import Embedding, FunnelAttention, Mla, Node, Stack, Tiles
 from reference_models.ahead import ahead_of_groups
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
 from reference_models.blocks.block_attention import add_tables, block_bias
 from reference_models.blocks.disentangled import DistanceVectors
 from reference_models.blocks.embedding import Dense
+from reference_models.blocks.funnel_tables import began
 from reference_models.blocks.gated_streams import GatedCollapse
 from reference_models.blocks.linear import NormLayer, wide
 from reference_models.blocks.moe import MixtureOfExperts
@@ -188,6 +189,8 @@ class StackOfLayers(nn.Module):
             step = replace(step, tuned=self.tuned)
         if any(group.shared_block is not None or group.beside is not None for group in self.spec.layers):
             step = replace(step, embedded=x)
+        if isinstance(first := self.spec.layers[0].mixer, FunnelAttention):
+            step = replace(step, blocks=began(first, x, step.token_types, step.dropout))
         nothing: Sequence[None] = [None] * len(self.layers)
         mixers, crosses = (nothing, nothing) if cache is None else (cache.mixers, cache.cross)
         for i, (layer, mixer, cross) in enumerate(zip(self.layers, mixers, crosses, strict=True)):
@@ -199,6 +202,8 @@ class StackOfLayers(nn.Module):
             if step.own_input is not None:
                 own = replace(own, own_input=step.own_input[:, :, i])
             x = run_layer(layer, x, own, mixer, cross)
+            if step.blocks is not None:
+                step = replace(step, blocks=step.blocks.behind())
             if step.image_at is not None and i < len(step.deep):
                 x = x + torch.zeros_like(x).masked_scatter(step.image_at[..., None], step.deep[i].to(x.dtype))
             if step.need_hidden:

@@ -17,6 +17,8 @@ def layers_of(spec: Stack, d_source: int) -> list[Layer]:
     made: list[Layer] = []
     widths = spec.widths
     for name in order:
+        if groups[name].again and name not in shared:
+            shared[name] = made[-1]
         layer = shared.get(name) or Layer(groups[name], widths[name], d_source)
         if groups[name].shared:
             shared[name] = layer

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from reference_models.blocks.funnel_tables import Blocks
 
 T = TypeVar("T")
 Checkpointing = Literal["none", "selective", "full", "full-early-stop"]
@@ -58,6 +61,7 @@ class Step:
     objective (load balancing). hidden: the stream before the first layer and after each.
     ends: what each stage of a picture's patches gave, with its rows and columns.
     targets: what a contrastive loss compares with (wav2vec 2.0).
+    blocks: where a text stands among its halvings, and the tables of its layers (Funnel Transformer).
     unpatched: bytes' vectors [batch, seq, d_model] ahead of patches, and their step; patches: the vectors of these that
         bytes read [batch, n, d_model], and what is added to their scores [batch, 1, seq, n] (BLT).
     """
@@ -106,6 +110,7 @@ class Step:
     losses: list[Tensor] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)
     targets: list[Tensor] = field(default_factory=list)
+    blocks: Blocks | None = None
     unpatched: tuple[Tensor, Step] | None = None
     patches: tuple[Tensor, Tensor] | None = None
 

@@ -89,6 +89,7 @@ ALIASES: dict[str, dict[str, str]] = {
     **dict.fromkeys(("qwen3_5.vision_config", "qwen3_5_moe.vision_config", "qwen4_exp.vision_config"), TOWER),
     "bamba": {"layer_types": "layers_block_type"},
     "patchtst": {"hidden_size": "d_model"},
+    "funnel": {"hidden_size": "d_model", "num_attention_heads": "n_head"},
     "xlnet": {
         "n_token": "vocab_size",
         "hidden_size": "d_model",

@@ -162,6 +162,7 @@ FAMILIES: dict[str, str] = {
     "roformer": "roformer",
     "convbert": "convbert",
     "xlnet": "xlnet",
+    "funnel": "funnel",
     "deberta": "deberta",
     "deberta-v2": "deberta",
     "distilbert": "distilbert",

@@ -68,7 +68,7 @@ def anatomy(spec: ModelSpec, query: Run) -> list[Frame]:
     Errors: as `part_rows`.
     """
     rows = {row.path: row for row in part_rows(spec, query)}
-    return list(_frames(build(spec, Load(mtp=query.mtp)), "", rows))
+    return list(_frames(build(spec, Load(mtp=query.mtp, seq=spec.shortest)), "", rows))
 
 
 def _frames(whole: Part, above: str, rows: dict[str, PartRow]) -> Iterator[Frame]:

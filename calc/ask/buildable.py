@@ -37,7 +37,7 @@ def period_of(problem: Problem) -> int:
     """
     if problem.symbol not in ("seq", "context"):
         return 1
-    caches = (leaf.op.cache for leaf in leaves(build(problem.spec, Load(decode=True))))
+    caches = (leaf.op.cache for leaf in leaves(build(problem.spec, Load(decode=True, seq=problem.spec.shortest))))
     period = math.lcm(*(cache.stride for cache in caches if cache is not None and cache.stride is not None))
     if period > TRIES:
         raise Refused("--for", f"another size, unless entries are complete together within {TRIES} tokens", period)

@@ -80,7 +80,7 @@ def under(path: str, part: str) -> bool:
 def paths(spec: ModelSpec) -> list[str]:
     """The paths of all parts, the whole model first, each before what is in it."""
     found = {WHOLE: None}
-    for leaf in leaves(build(spec, Load())):
+    for leaf in leaves(build(spec, Load(seq=spec.shortest))):
         found |= dict.fromkeys(_pieces(leaf.path))
     return list(found)
 
@@ -96,7 +96,7 @@ def part_rows(spec: ModelSpec, query: Run) -> list[PartRow]:
         "flops": list(_flops(spec, query)),
     }
     first = {}
-    for leaf in leaves(build(spec, Load(mtp=query.mtp))):
+    for leaf in leaves(build(spec, Load(mtp=query.mtp, seq=spec.shortest))):
         for path in (WHOLE, *_pieces(leaf.path)):
             first.setdefault(path, leaf)
     rows = []
@@ -114,7 +114,7 @@ def layer_rows(spec: ModelSpec, query: Run) -> list[LayerRow]:
     of_path = {row.path: row for row in part_rows(spec, query)}
     found: list[LayerRow] = []
     seen: set[str | None] = {None}
-    for leaf in leaves(build(spec, Load(mtp=query.mtp))):
+    for leaf in leaves(build(spec, Load(mtp=query.mtp, seq=spec.shortest))):
         layer = next((part for part in leaf.parents if part.layer), None)
         if layer is None or leaf.layer is None or leaf.layer in seen:
             continue

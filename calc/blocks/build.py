@@ -95,7 +95,7 @@ def weighed(spec: ModelSpec, *, mtp: bool = False) -> Part:
 @lru_cache(maxsize=1)
 def _weighed(spec: CacheKey[ModelSpec], mtp: bool) -> Part:
     """Questions about one model come one after the other: its parameters, the active ones, bytes in each format."""
-    return build(spec.value, Load(mtp=mtp))
+    return build(spec.value, Load(mtp=mtp, seq=spec.value.shortest))
 
 
 def source_length(spec: ModelSpec, seq: Size) -> Size | None:

@@ -43,6 +43,6 @@ def _more(group: LayerGroup) -> bool:
         each is not None
         for each in (
             *(group.cross, group.convolution, group.beside, group.shared_block, group.denoising),
-            *(group.patched, group.unpatched, group.of_patches, group.shortened),
+            *(group.patched, group.unpatched, group.of_patches, group.shortened, group.halved),
         )
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from calc.blocks.byte_patches import patched, unpatched
 from calc.blocks.conformer import shortened
+from calc.blocks.halving import halved, upsampled
 from calc.blocks.layer import layer
 from calc.blocks.surroundings import Lender, Surroundings
 from calc.blocks.tiles import between
@@ -67,6 +68,10 @@ def _ahead(
         return merged(t, group.name, group.merge, x, load, around)
     if group.shortened is not None:
         return shortened(t, group, group.shortened, x, load, around)
+    if group.halved is not None:
+        return halved(t, group.name, group.halved, x, load, around)
+    if group.upsampled:
+        return upsampled(t, group.name, x, load, around)
     if group.patched is not None:
         return patched(t, group.name, group.patched, x, load, around)
     if group.unpatched is not None:
@@ -124,7 +129,10 @@ def _recorded(
 
 
 def _carried(group: LayerGroup, around: Surroundings) -> tuple[Tensor, ...]:
-    """What a layer's router reads of the one before it, and what experts of that give late."""
+    """What a layer's router reads of the one before it, and what experts of that give late; or the vectors ahead of the
+    halving that stands ahead of it, where their keys are its."""
+    if getattr(group.mixer, "unhalved", False) and around.stage is not None and around.stage.before is not None:
+        return (around.stage.before[0],)
     router = group.channel.deep_router if isinstance(group.channel, Moe) else None
     read = () if router is None or not router.carries or around.router is None else (around.router,)
     return read if around.late is None else (*read, around.late)
@@ -145,7 +153,7 @@ def _part(
     outputs: tuple[Tensor, ...],
 ) -> Part:
     """One kind of layers."""
-    return Part(
+    made = Part(
         f"layers.{{{group.name}}}" if len(spec.layers) > 1 else "layers.{}",
         body,
         calls=group.count,
@@ -156,6 +164,7 @@ def _part(
         inputs=inputs,
         outputs=outputs,
     )
+    return echo(made) if group.again else made
 
 
 @dataclass(slots=True)

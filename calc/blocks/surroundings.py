@@ -14,6 +14,18 @@ Lender = Size | str | None
 """What tells layers apart that lend: the window of attention over keys, the position of attention over latents."""
 
 
+@dataclass(frozen=True, slots=True)
+class Halvings:
+    """Vectors as they have been halved. name: of the block of layers at hand, in which tables of distances are shared.
+    whole: the vectors ahead of the first halving, and their load; before: those ahead of the last one. earlier: the
+    same of the block before."""
+
+    name: str
+    whole: tuple[Tensor, Load]
+    before: tuple[Tensor, Load] | None = None
+    earlier: Halvings | None = None
+
+
 @dataclass(slots=True)
 class Surroundings:
     """source: an encoder's result, and length: its vectors for each sequence. places, source_places: what attention
@@ -29,6 +41,7 @@ class Surroundings:
     grid: rows and columns of a picture's patches, as the layers at hand read them; ends: what each stage of them so far
     has given, with its own. conditioning: what modulates all layers of a denoiser; n_text: vectors of text that stand
     ahead of its patches.
+    stage: how vectors have been halved so far; None: nowhere in the stack are they.
     unpatched: the vectors of bytes ahead of patches, and their load; patches: the vectors of these that bytes read, and
     how many of each sequence. by_channel: what attention reads lies channel by channel, so that each projection copies
     what it reads of several sequences."""
@@ -55,6 +68,7 @@ class Surroundings:
     conditioning: Tensor | None = None
     late: Tensor | None = None
     n_text: Size = 0
+    stage: Halvings | None = None
     unpatched: tuple[Tensor, Load] | None = None
     patches: tuple[Tensor, Size] | None = None
     by_channel: bool = False

@@ -78,7 +78,7 @@ def _with_adapter(spec: ModelSpec, adapter: Adapter, named: bool) -> ModelSpec:
     if spec.adapter is not None:
         raise Refused("adapter", f"none beside the one that {spec.name} is described with", adapter.kind)
     if isinstance(adapter, Lora) and not named:
-        usual = usual_targets(build(spec, Load()))
+        usual = usual_targets(build(spec, Load(seq=spec.shortest)))
         if usual != adapter.targets:
             note(spec, f"--lora-targets {','.join(usual)}, since {' and '.join(adapter.targets)} are one matrix here")
             adapter = adapter.model_copy(update={"targets": usual})

@@ -91,6 +91,8 @@ def _on_stage(
             continue
         here.append((each, n))
         layers = layers + _of_layers(each, n, run, checkpointing)
+        if run.offload != "activations":
+            layers = layers - _counted_outside(each, run, checkpointing)
     again = largest(_if_any(n, _again(each, run, checkpointing)) for each, n in here)
     widest = largest(_if_any(n, saved_on_rank(saved, run)) for each, n in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks) * stage.held
@@ -196,6 +198,13 @@ def _of_layers(each: LayerSaved, n: Size, run: Run, checkpointing: Checkpointing
         return n * checkpointed
     times = ceil_div(n, run.checkpoint_every)
     return times * checkpointed + (n - times) * _sum(each.saved, run)
+
+
+def _counted_outside(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
+    """Of what checkpointing keeps of the first layer of a kind, what is kept outside of layers too, as one tensor."""
+    if checkpointing in ("none", "selective"):
+        return 0
+    return sum((on_rank(read, run) for read in each.outside), start=0)
 
 
 def _again(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:

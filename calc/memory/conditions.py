@@ -10,6 +10,7 @@ from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
 from calc.memory.layer_conditions import (
     of_batch_norms,
+    of_halved_texts,
     of_keys,
     of_patches_of_bytes,
     of_pictures,
@@ -97,6 +98,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     yield from of_routers(spec, run)
     yield from of_batch_norms(spec, run)
     yield from of_patches_of_bytes(spec, run)
+    yield from of_halved_texts(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from calc.memory.condition import Condition, one
 from calc.sizes import is_exactly
-from calc.spec import BlockIndexer, ModelSpec, WindowAttention
+from calc.spec import BlockIndexer, FunnelAttention, ModelSpec, WindowAttention
 from calc.spec.run import Run
 
 
@@ -63,6 +63,13 @@ def of_patches_of_bytes(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Of bytes that become patches. Errors: Refused where no size could fulfil one."""
     if any(group.patched is not None for group in spec.layers):
         of = "a model whose bytes become patches, of which it is not written down how ranks divide them"
+        yield from _ones(run, ("tp", "pp", "cp"), of)
+
+
+def of_halved_texts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of texts in blocks of ever fewer vectors. Errors: Refused where no size could fulfil one."""
+    if any(isinstance(mixer, FunnelAttention) for group in spec.layers for mixer in group.mixers):
+        of = "a model whose blocks read ever fewer vectors, of which it is not written down how ranks divide them"
         yield from _ones(run, ("tp", "pp", "cp"), of)
 
 

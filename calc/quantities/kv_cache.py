@@ -112,7 +112,7 @@ def caches(spec: ModelSpec, run: Run, share: Share | None = None) -> Caches:
 
 def cached_leaves(spec: ModelSpec, run: Run) -> list[tuple[Cache, Leaf]]:
     """What each kind of layer keeps, and where it stands in the tree."""
-    load = Load(source=run.source_seq, usual_source=run.seq, decode=True)
+    load = Load(source=run.source_seq, usual_source=run.seq, decode=True, seq=spec.shortest)
     return [(leaf.op.cache, leaf) for leaf in leaves(build(spec, load)) if leaf.op.cache is not None]
 
 

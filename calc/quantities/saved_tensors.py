@@ -26,7 +26,8 @@ class LayerSaved:
     keep if nothing were computed again (`whole`). name: of its stack and group. results: what it keeps beside its input
     where checkpointing keeps results by operation; compiled, only those that something later in the layer needs. early:
     whether it stands at the start of its stack, and others of its name, of which more needs a gradient, come behind
-    it. carried: what it reads beside its input of the layer before it."""
+    it. carried: what it reads beside its input of the layer before it. outside: of both, what the first of them finds
+    kept outside of layers."""
 
     name: str
     group: LayerGroup
@@ -37,6 +38,7 @@ class LayerSaved:
     results: Tensors
     early: bool = False
     carried: tuple[Storage, ...] = ()
+    outside: tuple[Storage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,28 +167,30 @@ class _Run:
         (x, *carried), how = map(self.storage, part.inputs), self.settings
         name = f"{shared.path}{group.name}"
         path = f"{name}, way {part.way}" if part.way else name
+        weights_path = f"{shared.path}{_before(shared.spec, group)}" if group.again else path
         turns = any(each is not None for each in (group.patched, group.unpatched, group.shortened))
         shared.stream = x.dtype if turns else shared.stream or x.dtype
 
         def tape(settings: Settings) -> Tape:
             common, lent = dict(shared.common), set(shared.lent)
-            made = Tape(settings, common, path, group.shared, shared.stream, elsewhere=lent)
+            made = Tape(settings, common, weights_path, group.shared, shared.stream, elsewhere=lent)
             self.run(part.body, made)
             return made
 
         whole = tape(replace(how, recompute=frozenset()))
         plain = tape(how) if how.recompute else whole
         # What the front keeps of its own result, the first layer keeps too; one behind patches what they have kept.
-        if x in plain.saved:
-            shared.ahead.saved.pop(x, None)
-            shared.behind.saved.pop(x, None)
+        for read in {x, *carried} & plain.saved.keys():
+            shared.ahead.saved.pop(read, None)
+            shared.behind.saved.pop(read, None)
+        outside = tuple(each for each in (x, *carried) if each in shared.ahead.saved or each in shared.behind.saved)
         all_of_it = _own(whole)
         own = all_of_it if plain is whole else _own(plain)
         shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}
         shared.lent |= {saved.tensor for saved in own}
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
         kept = x, own, all_of_it, results
-        self.layers[path] = LayerSaved(name, group, part.calls, *kept, part.way > 0, tuple(carried))
+        self.layers[path] = LayerSaved(name, group, part.calls, *kept, part.way > 0, tuple(carried), outside)
 
     def times(self, part: Part, tape: Tape) -> None:
         """A part as often as it is called, where that is a matter of structure: each call keeps tensors of its own."""
@@ -206,6 +210,12 @@ class _Run:
                     made = child.keeps(tape, *(self.storage(x) for x in reads))
                 results = made if isinstance(made, list) else [made]
                 self.found.update(zip(child.outputs, results, strict=True))
+
+
+def _before(spec: Stack, group: LayerGroup) -> str:
+    """The name of the group whose weights this one has."""
+    names = [each.name for each in spec.layers if not each.again or each is group]
+    return names[names.index(group.name) - 1]
 
 
 def _role(child: Part | Op) -> Role | None:

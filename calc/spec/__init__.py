@@ -20,6 +20,7 @@ from calc.spec.denoising import Conditioning, Denoised, Denoising, Latents
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding
+from calc.spec.funnel import FunnelAttention, Halved
 from calc.spec.gated_bias import GatedBias
 from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.heads import Head, Projection
@@ -87,9 +88,11 @@ __all__ = [
     "ExpertGroups",
     "Features",
     "Frames",
+    "FunnelAttention",
     "GateClamp",
     "GatedBias",
     "GatedConvolution",
+    "Halved",
     "Hashes",
     "Head",
     "HeadExperts",

@@ -13,6 +13,7 @@ from calc.spec.channels import Mlp, Moe
 from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
 from calc.spec.denoising import Denoising
 from calc.spec.fields import Count, Dim, Node
+from calc.spec.funnel import Halved
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.ngrams import NGrams
 from calc.spec.residual import Residual
@@ -60,6 +61,9 @@ class LayerGroup(Node):
     patched: ahead of these layers the bytes of each patch become one vector, as it says there; unpatched: ahead of them
     stand the bytes' vectors again, and so many of each patch beside them, which `of_patches` reads ahead of each
     layer's mixer (BLT).
+    halved: ahead of these layers vectors of neighbouring tokens become one, as it says there; upsampled: ahead of them
+    each is repeated until there are as many as ahead of the first halving, and added to what stood there (Funnel
+    Transformer). again: they have the weights of the group before them, whose layers share one set.
     merge: ahead of these layers vectors of neighbouring patches become fewer and wider ones, as it says there (Swin).
     shortened: ahead of these layers the sequence becomes shorter, as it says there (SeamlessM4T).
     denoising: what the layer is in place of all else, of a denoiser (DiT, FLUX.1).
@@ -88,6 +92,9 @@ class LayerGroup(Node):
     laurel: Dim | None = None
     merge: Merge | PooledAttention | None = None
     shortened: Shortened | None = None
+    halved: Halved | None = None
+    upsampled: bool = False
+    again: bool = False
     patched: Patched | None = None
     unpatched: int | None = Field(default=None, gt=0, le=1024)
     of_patches: PatchAttention | None = None

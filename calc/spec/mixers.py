@@ -13,6 +13,7 @@ from calc.spec.block_attention import BlockAttention
 from calc.spec.compressed import CompressedAttention
 from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Node
+from calc.spec.funnel import FunnelAttention
 from calc.spec.gated_bias import GatedBias
 from calc.spec.gated_convolution import GatedConvolution
 from calc.spec.kda import Kda
@@ -39,6 +40,7 @@ _ONE = (
     Annotated[Attention, Tag("attention")]
     | Annotated[BandAttention, Tag("band_attention")]
     | Annotated[BlockAttention, Tag("block_attention")]
+    | Annotated[FunnelAttention, Tag("funnel_attention")]
     | Annotated[GatedBias, Tag("gated_bias")]
     | Annotated[PageAttention, Tag("page_attention")]
     | Annotated[WindowAttention, Tag("window_attention")]
@@ -86,7 +88,7 @@ class Parallel(Node):
         mixers = [branch.mixer for branch in self.branches]
         # All kinds of attention call their weights so.
         attention = (Attention, BandAttention, BlockAttention, GatedBias, PageAttention, WindowAttention)
-        attention = (*attention, Mla, CompressedAttention)
+        attention = (*attention, FunnelAttention, Mla, CompressedAttention)
         names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))

@@ -71,6 +71,8 @@ class Tower(Stack):
     def _one_width(self) -> Self:
         if any(group.merge is not None for group in self.layers):
             raise Refused("merge", "none, but in a main stack: of a tower's stages no reader is described", "one")
+        if any(group.halved is not None or group.upsampled for group in self.layers):
+            raise Refused("halved", "none, but in a main stack: of fewer vectors no reader is described", "some")
         return self
 
     @model_validator(mode="after")
@@ -173,6 +175,12 @@ class ModelSpec(Stack):
         causal = all(getattr(mixer, "causal", True) for group in self.layers for mixer in group.mixers)
         # Which patches a new byte changes follows from the text.
         return self.reads_tokens and causal and all(group.patched is None for group in self.layers)
+
+    @property
+    def shortest(self) -> int:
+        """A length at which all halvings of its texts happen; 1 without any."""
+        halvings = sum(group.halved is not None for group in self.layers)
+        return 1 + 2**halvings if halvings else 1
 
     @property
     def why_whole(self) -> str:

@@ -11,6 +11,7 @@ from calc.spec.band_attention import BandAttention
 from calc.spec.denoising import Latents
 from calc.spec.fronts import Embedding
 from calc.spec.gated_bias import GatedBias
+from calc.spec.halving_rules import halves, passes_again
 from calc.spec.lending_rules import carries_on, late, lent
 from calc.spec.patches import Patches
 from calc.spec.stack_fields import StackFields
@@ -198,6 +199,8 @@ RULES: tuple[Callable[[StackFields], None], ...] = (
     shorter,
     tiled,
     _in_patches,
+    halves,
+    passes_again,
     _denoises,
     _one_relative_table,
     _alike_in_blocks,

@@ -25,7 +25,7 @@ from calc.trace.primitives.arithmetic import (
 from calc.trace.primitives.attend import attend
 from calc.trace.primitives.attend_added import relative_bias
 from calc.trace.primitives.batch_norm import batch_norm, frozen_batch_norm
-from calc.trace.primitives.convolution import convolution, max_pooled, patch, upscaled
+from calc.trace.primitives.convolution import convolution, max_pooled, neighbours, patch, upscaled
 from calc.trace.primitives.gather import constant, gather, parameters
 from calc.trace.primitives.linear import linear
 from calc.trace.primitives.norm import norm, normalized
@@ -59,6 +59,7 @@ class Trace(Recorder):
     joined = joined
     linear = linear
     max_pooled = max_pooled
+    neighbours = neighbours
     norm = norm
     normalized = normalized
     opened = opened

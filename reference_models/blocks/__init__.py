@@ -15,6 +15,7 @@ from calc.spec import (
     Embedding,
     Features,
     Frames,
+    FunnelAttention,
     GatedBias,
     GatedConvolution,
     Kda,
@@ -47,6 +48,7 @@ from reference_models.blocks.delta_net import GatedDeltaNet
 from reference_models.blocks.detection import ObjectQueries, PictureMap
 from reference_models.blocks.embedding import TokenEmbedding
 from reference_models.blocks.frames import FrameEmbedding
+from reference_models.blocks.funnel import OverSegments
 from reference_models.blocks.gated_bias import GatedBiasAttention
 from reference_models.blocks.gated_convolution import GatedConvolutionMixer
 from reference_models.blocks.kda import KimiDeltaAttention
@@ -72,6 +74,7 @@ from reference_models.blocks.windows import windows_of
 MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     Attention: SelfAttention,
     BandAttention: InBand,
+    FunnelAttention: OverSegments,
     BlockAttention: InBlocks,
     GatedBias: GatedBiasAttention,
     PageAttention: OnPage,

@@ -211,6 +211,21 @@ TEXT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ...
         ),
         ({"ff_activation": "relu", "tie_word_embeddings": False},),
     ),
+    "funnel": (
+        {"vocab_size": 97, "d_model": 32, "n_head": 4, "d_head": 6, "d_inner": 48, "block_sizes": [2, 2, 1]},
+        (
+            *("FunnelForPreTraining", "FunnelForMaskedLM", "FunnelModel", "FunnelForTokenClassification"),
+            *("FunnelForQuestionAnswering", "FunnelBaseModel", "FunnelForSequenceClassification"),
+        ),
+        (
+            {"attention_type": "factorized", "block_repeats": [1, 2, 3], "hidden_act": "relu"},
+            {"separate_cls": False, "pooling_type": "max", "num_decoder_layers": 1, "tie_word_embeddings": False},
+            {"truncate_seq": False, "block_sizes": [1, 1, 2], "n_head": 1},
+            {"pool_q_only": False, "truncate_seq": False, "block_repeats": [1, 3, 2]},
+            {"attention_type": "factorized", "separate_cls": False, "block_sizes": [2]},
+            {"attention_type": "factorized", "separate_cls": False, "pool_q_only": False},
+        ),
+    ),
     "deberta": (
         DEBERTA,
         tuple(

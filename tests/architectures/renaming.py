@@ -121,9 +121,25 @@ def named_parameters(model: Any) -> Iterator[tuple[str, Any]]:
             half = "AB"[int(found["half"])]
             layer, which = hybrid[int(found["at"])], found["linear"] or found["attention"] + "_proj"
             name = f"model.layers.{layer}.shared_transformer.{which}.lora_{half}.weight"
+        if model.config.model_type == "funnel":
+            name = _passed(name, model.config)
         if name.endswith("experts.gate_up_proj") and getattr(model.config, "zero_expert_num", None):
             tensor = tensor[: model.config.n_routed_experts]
         yield name, tensor
+
+
+def _passed(name: str, config: Any) -> str:
+    """The name of a Funnel Transformer's tensor with the number of the first pass of its layer in place of two."""
+    found = re.fullmatch(
+        r"(?:funnel\.)?(?:encoder\.blocks\.(?P<block>\d+)|decoder\.layers)\.(?P<n>\d+)\.(?P<rest>.+)", name
+    )
+    if found is None:
+        return name
+    passes = [size * times for size, times in zip(config.block_sizes, config.block_repeats, strict=True)]
+    if found["block"] is None:
+        return f"passed.{sum(passes) + int(found['n'])}.{found['rest']}"
+    block = int(found["block"])
+    return f"passed.{sum(passes[:block]) + int(found['n']) * config.block_repeats[block]}.{found['rest']}"
 
 
 def rename(name: str, model_type: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ STAGED = dict.fromkeys(
     ("swin", "swinv2", "sam2_hiera_det_model", "sam2_vision_model", "sam2"),
     ((r"layers\.(?:\d+|\{\})\.(.*)", r"layers.*.\1"), (r"merges\.\w+\.(.*)", r"merges.*.\1")),
 )
+STAGED["funnel"] = STAGED["swin"]
 """Families whose layers have two numbers, that of their stage and that within it: one bundle for all stages."""
 
 

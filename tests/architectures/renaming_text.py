@@ -203,6 +203,42 @@ XLNET = _one(
     (r"logits_proj\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
 )
 XLNET += _HEADS
+_FUNNEL = {
+    **{rf"attention\.{m}_head": f"attention.{m}_proj" for m in "qkv"},
+    r"attention\.post_proj": "attention.o_proj",
+    r"attention\.layer_norm": "attention_norm",
+    r"ffn\.linear_1": "mlp.up_proj",
+    r"ffn\.linear_2": "mlp.down_proj",
+    r"ffn\.layer_norm": "channel_norm",
+}
+_FUNNEL_OWN = {
+    "r_w_bias": "pos_bias_u",
+    "r_r_bias": "pos_bias_v",
+    "r_kernel": "pos_proj.weight",
+    "r_s_bias": "segment_bias",
+    "seg_embed": "segment_vectors",
+}
+_FUNNEL_LAYERS = {
+    r"(?:funnel\.)?(?:encoder\.blocks\.\d+|decoder\.layers)\.\d+\.": "layers.*.",
+    r"passed\.N\.": "layers.N.",
+}
+FUNNEL = _one(
+    *(
+        rule
+        for outer, inner in _FUNNEL_LAYERS.items()
+        for rule in (
+            *((rf"{outer}{theirs}(?P<w>\.\w+)", rf"{inner}{ours}\g<w>") for theirs, ours in _FUNNEL.items()),
+            *((rf"{outer}attention\.{theirs}", f"{inner}attention.{ours}") for theirs, ours in _FUNNEL_OWN.items()),
+        )
+    ),
+    (r"(?:funnel\.)?embeddings\.layer_norm\.(?P<w>\w+)", r"embedding.norm.\g<w>"),
+    (r"lm_head\.(?P<w>\w+)", r"lm_head.\g<w>"),
+    (r"discriminator_predictions\.dense\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+    (r"discriminator_predictions\.dense_prediction\.(?P<w>\w+)", r"replaced.dense.\g<w>"),
+    (r"classifier\.linear_hidden\.(?P<w>\w+)", r"dense.dense.\g<w>"),
+    (r"classifier\.linear_out\.(?P<w>\w+)", r"classifier.dense.\g<w>"),
+)
+FUNNEL += _TABLES + _HEADS
 DEBERTA = _one(
     *(
         (rf"(?:.*\.)?layer\.N\.attention\.self\.{theirs}\.(?P<w>\w+)", rf"layers.N.attention.{ours}.\g<w>")
@@ -436,6 +472,7 @@ RULES: dict[str, Rules] = {
     "roformer": ROFORMER,
     "convbert": CONVBERT,
     "xlnet": XLNET,
+    "funnel": FUNNEL,
     "deberta": DEBERTA_1,
     "deberta-v2": DEBERTA,
     "t5gemma": T5GEMMA,

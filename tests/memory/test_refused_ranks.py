@@ -34,6 +34,7 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Doge": (from_config({"model_type": "doge", **CONFIGS["doge"]}), ("tp", "cp")),
     "PatchTST": (from_config({"model_type": "patchtst"}), ("tp", "cp")),
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
+    "Funnel Transformer": (from_config({"model_type": "funnel"}), FIELDS),
     "BLT": (from_config({"model_type": "blt", **BLT}), FIELDS),
     "Qwen4": (from_config({"model_type": "qwen4_exp_text", **QWEN4, **NGRAMS}), ("tp", "cp")),
     "LongCat-Flash": (from_config({"model_type": "longcat_flash", **RECENT["longcat_flash"][1]}), ("pp",)),

@@ -114,8 +114,9 @@ def test_presets(name: str) -> None:
 
 
 def shallow(spec: ModelSpec, count: int = 2) -> ModelSpec:
-    """`spec` with `count` layers of each kind, in turns."""
-    groups = tuple(group.model_copy(update={"count": count}) for group in spec.layers)
+    """`spec` with `count` layers of each kind, in turns; of what reads keys ahead of a halving there is one."""
+    alone = {group.name for group in spec.layers if getattr(group.mixer, "unhalved", False)}
+    groups = tuple(group.model_copy(update={"count": 1 if group.name in alone else count}) for group in spec.layers)
     stages = [[g.name for g in groups if spec.stages_of_groups[g.name] == n] for n in range(len(groups))]
     schedule = None if spec.schedule is None else tuple(name for stage in stages for name in count * stage)
     return spec.model_copy(update={"layers": groups, "schedule": schedule})

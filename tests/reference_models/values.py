@@ -149,6 +149,7 @@ COUNTED = {
     *("is_folding_model", "emb_layer_norm_before", "token_dropout"),
     *("has_relative_attention_bias", "has_spatial_attention_bias"),
     *("relative_attention", "position_biased_input", "legacy", "bi_data"),
+    *("pool_q_only", "separate_cls", "truncate_seq"),
     *("add_cross_attention", "is_decoder", "is_encoder_decoder", "action_tanh", "learned_pos_emb", "add_router_probs"),
     *("block_auto_adjust_ff_dim", "block_ffn_dim_multiplier", "conv_bias", "use_expert_bias", "is_moe"),
 }

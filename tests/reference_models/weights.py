@@ -96,6 +96,8 @@ def parts(name: str, tensor: Tensor, n: int, model_type: str, ours: Model) -> li
         tensor = tensor.flatten()
     if model_type == "xlnet" and (matrix := re.search(r"rel_attn\.([qkvor])$", name)):
         tensor = tensor.flatten(1) if matrix[1] == "o" else tensor.flatten(1).T
+    if model_type == "funnel" and name.endswith("r_kernel"):
+        tensor = tensor.flatten(1).T
     if model_type == "xlnet" and name.endswith("mask_emb"):
         tensor = tensor[0]
     if re.search(r"\.(hc_norm|ple\.norm_\w+)\.weight$", name):

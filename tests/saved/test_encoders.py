@@ -36,7 +36,16 @@ from tests.architectures.test_text import build as text_model  # noqa: E402
 from tests.architectures.test_text import inputs as text_inputs  # noqa: E402
 from tests.reference_models.test_counts import check as counted  # noqa: E402
 from tests.saved.test_readings import total  # noqa: E402
-from tests.saved.test_twins import MODES, SEQ, check  # noqa: E402
+from tests.saved.test_twins import (  # noqa: E402
+    MODES,
+    SEQ,
+    Mode,
+    check,
+    expected,
+    kept_inputs,
+    measured,
+    twin,
+)
 
 DROPOUTS = (
     *("hidden_dropout", "activation_dropout", "attention_dropout", "feat_proj_dropout", "layerdrop"),
@@ -132,6 +141,43 @@ def test_distances_of_each_sequence(n_heads: int) -> None:
     counted(spec, "full")
     for mode in MODES:
         check(spec, mode)
+
+
+@pytest.mark.parametrize("change", [{}, *TEXT["funnel"][2]], ids=str)
+@pytest.mark.parametrize("name", ["FunnelForPreTraining", "FunnelForSequenceClassification"])
+def test_halved_texts(name: str, change: dict[str, Any]) -> None:
+    spec = from_config({"model_type": "funnel", "architectures": [name], **TEXT["funnel"][0], **change})
+    for checkpointing in ("selective", "full"):
+        counted(spec, checkpointing)
+    for mode in MODES:
+        check(spec, mode)
+    agree(spec, Settings("eager", autocast=True))
+    with pytest.raises(Refused, match="execution"):
+        total(spec, Load(batch=2, seq=SEQ), Settings("compiled"))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
+@pytest.mark.parametrize("change", [{}, *TEXT["funnel"][2]], ids=str)
+def test_halved_texts_keep_what_transformers_keeps(change: dict[str, Any], how: Settings, batch: int) -> None:
+    pytest.importorskip("transformers")
+    config = TEXT["funnel"][0] | change
+    model, tokens = text_model("funnel", "FunnelForPreTraining", config), torch.randint(3, 90, (batch, SEQ))
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(tokens).logits
+
+    kept = saved_tensors(model, forward_pass).total
+    assert total(from_config({"model_type": "funnel", **config}), Load(batch=batch, seq=SEQ), how) == kept
+
+
+@pytest.mark.parametrize("change", [{}, *TEXT["funnel"][2]], ids=str)
+@pytest.mark.parametrize("mode", [MODES[0], MODES[2], MODES[5]], ids=str)
+def test_halved_texts_under_full_checkpointing(change: dict[str, Any], mode: Mode) -> None:
+    """The vectors ahead of a halving are kept once, as what it keeps or as what the layer behind it reads."""
+    spec = from_config({"model_type": "funnel", **TEXT["funnel"][0], **change})
+    assert measured(twin(spec, mode), mode, "full").total == kept_inputs(expected(spec, mode))
 
 
 @pytest.mark.parametrize("n_heads", [1, 4])

@@ -9,6 +9,7 @@ import pytest
 
 import calc
 from calc.architectures import from_config
+from calc.ask.parts import part_rows
 from calc.errors import Refused
 from calc.quantities.flops import training
 from calc.spec import (
@@ -21,7 +22,9 @@ from calc.spec import (
     Boxes,
     Buckets,
     Embedding,
+    FunnelAttention,
     GatedBias,
+    Halved,
     LayerGroup,
     MaskDecoder,
     Merge,
@@ -46,6 +49,8 @@ from tests.architectures.cases_recent import GEMMA3N
 BLOCKS = BlockAttention(n_heads=4, d_head=8, block=4)
 BAND = BandAttention(n_heads=4, d_head=8, reach=3)
 GATED = GatedBias(n_heads=4, d_head=8)
+FUNNEL = FunnelAttention(n_heads=4, d_head=8)
+AHEAD = FUNNEL.model_copy(update={"unhalved": True})
 PAGE = PageAttention(n_heads=4, d_head=8)
 BOXES = Boxes(n_places=9, d_place=5, d_extent=6)
 PIXELS: dict[str, int] = {"height": 8, "width": 8, "patch_height": 4, "patch_width": 4}
@@ -76,6 +81,11 @@ def pooled(**fields: Any) -> ModelSpec:
     return model(*groups, embedding=Patches(**PIXELS), head=None, final_norm=None, **fields)
 
 
+def halved(**fields: Any) -> ModelSpec:
+    """Two layers, and behind a halving one whose keys are those ahead of it."""
+    return model(of(FUNNEL, name="one"), of(**{"mixer": AHEAD, "name": "two", "count": 1, "halved": Halved()} | fields))
+
+
 def of(mixer: Any, **fields: Any) -> LayerGroup:
     return PLAIN.model_copy(update={"mixer": mixer} | fields)
 
@@ -88,6 +98,27 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
         (lambda: GatedBias(n_heads=4, d_head=8, buckets=Buckets(shared=False)), "buckets.shared"),
         (lambda: model(of(GATED), PLAIN.model_copy(update={"name": "plain"})), "mixer"),
         (lambda: model(of(GATED), of(GATED.model_copy(update={"n_heads": 2}), name="other")), "buckets"),
+        (lambda: halved(halved=None), "unhalved"),
+        (lambda: halved(count=2), "unhalved"),
+        (lambda: halved(mixer=Attention(n_heads=4)), "mixer"),
+        (lambda: halved(mixer=AHEAD.model_copy(update={"first_apart": False})), "first_apart"),
+        (lambda: halved(mixer=AHEAD.model_copy(update={"factorized": True})), "first_apart"),
+        (lambda: halved(again=True), "again"),
+        (lambda: halved(upsampled=True), "upsampled"),
+        (lambda: model(PLAIN.model_copy(update={"upsampled": True})), "upsampled"),
+        (lambda: model(of(FUNNEL, halved=Halved())), "mixer"),
+        (lambda: model(of(FUNNEL), embedding=Patches(**PIXELS)), "halved"),
+        (lambda: model(of(FUNNEL), n_streams=2), "halved"),
+        (
+            lambda: model(
+                of(FUNNEL), of(FUNNEL, name="b", halved=Halved()), of(FUNNEL, name="c", halved=Halved(cut=False))
+            ),
+            "halved",
+        ),
+        (
+            lambda: Tower(**halved().model_dump(include={"d_model", "embedding", "layers"}) | {"name": "encoder"}),
+            "halved",
+        ),
         (lambda: PageAttention(n_heads=4, d_head=8, buckets=None, box_buckets=BoxBuckets()), "box_buckets"),
         (lambda: model(of(PAGE)), "embedding"),
         (lambda: model(of(WINDOWS)), "mixer"),
@@ -134,6 +165,24 @@ def of(mixer: Any, **fields: Any) -> LayerGroup:
 def test_what_does_not_fit_together_is_refused(make: Any, field: str) -> None:
     with pytest.raises(ValueError, match=rf"\b{field}: expected"):
         make()
+
+
+def test_texts_too_short_to_be_halved_are_refused_one_by_one_and_in_columns() -> None:
+    spec = halved()
+    assert training(spec, Load(batch=2, seq=3)).total > 0
+    assert (training(spec, Load(batch=2, seq=numpy.array([3.0, 20.0]))).total > 0).all()
+    for seq in (2, numpy.array([2.0, 21.0])):
+        with pytest.raises(Refused, match=r"^seq: expected texts of 3 vectors or more ahead of two"):
+            training(spec, Load(batch=2, seq=seq))
+
+
+def test_halved_texts_answer_what_is_asked_of_any_model() -> None:
+    spec = from_config({"model_type": "funnel"})
+    assert calc.estimate(spec, "kv_cache", seq=64).value == 0
+    parts = {row.path: sum(row.flops.values()) for row in part_rows(spec, calc.Run(phase="forward", seq=64))}
+    assert parts["layers.{block2_first}.attention"] > parts["layers.{block3_first}.attention"] > 0
+    with pytest.raises(Refused, match="others do not halve"):
+        calc.estimate(spec, "flops.forward", calc.Run(batch=1, seq=4))
 
 
 def test_whole_chunks_fit() -> None:

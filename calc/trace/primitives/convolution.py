@@ -139,12 +139,19 @@ def saved_by_convolution(tape: Tape, x: Storage, y: Tensor, weight: Weight, *, c
 
 def max_pooled(t: Recorder, name: str, x: Tensor, places: Size) -> Tensor:
     """x [places of x, d] -> [places, d], the largest of each neighbourhood: x is kept, and where each was found."""
+    return neighbours(t, name, x, places, largest=True)
+
+
+def neighbours(t: Recorder, name: str, x: Tensor, places: Size, *, largest: bool) -> Tensor:
+    """x [places of x, d] -> [places, d]: of each neighbourhood the largest values, whose places are kept, or the mean;
+    and x is kept, of which the mean needs the shape alone."""
     y = t.made(places, x.width, x)
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         if read.grad:
             tape.keep(read, "input")
-            tape.keep(Storage(y.elements, "int64", False, "none"), "places")
+            if largest:
+                tape.keep(Storage(y.elements, "int64", False, "none"), "places")
         return Storage(y.elements, read.dtype, read.grad, y.split)
 
     t.op(name, "elementwise", "pool", (x,), (y,), of="other", keeps=keeps)
