@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from calc.blocks.byte_patches import patched, unpatched
-from calc.blocks.conformer import shortened
-from calc.blocks.halving import halved, upsampled
+from calc.blocks.ahead import ahead
 from calc.blocks.layer import layer
 from calc.blocks.surroundings import Lender, Surroundings
-from calc.blocks.tiles import between
-from calc.blocks.windows import merged
 from calc.sizes import is_exactly
 from calc.spec import (
     Attention,
@@ -23,7 +19,6 @@ from calc.spec import (
     Prefix,
     Rwkv7,
     Stack,
-    Tiles,
     Tower,
 )
 from calc.spec.load import Load
@@ -48,7 +43,7 @@ def layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -
     t.clamps = isinstance(spec, Tower) and spec.clipped
     if x.grad:
         for group in spec.layers:
-            x, load = _ahead(t, spec, group, x, load, around)
+            x, load = ahead(t, spec, group, x, load, around)
             read = (x, *_carried(group, around))
             body, x = _recorded(t, group, x, load, around)
             t.body.append(_part(spec, group, read, body, (x, *_left(group, around))))
@@ -59,29 +54,6 @@ def layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -
     return x, load
 
 
-def _ahead(
-    t: Trace, spec: Stack, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
-) -> tuple[Tensor, Load]:
-    """x as that group of layers reads it, which may be a second stage or read fewer vectors, and the load of it."""
-    if group.merge is not None:
-        around.ends.append((x, around.grid))
-        return merged(t, group.name, group.merge, x, load, around)
-    if group.shortened is not None:
-        return shortened(t, group, group.shortened, x, load, around)
-    if group.halved is not None:
-        return halved(t, group.name, group.halved, x, load, around)
-    if group.upsampled:
-        return upsampled(t, group.name, x, load, around)
-    if group.patched is not None:
-        return patched(t, group.name, group.patched, x, load, around)
-    if group.unpatched is not None:
-        return unpatched(t, group.name, group.unpatched, x, load, around)
-    stages = spec.stages if group.name == spec.layers[-1].name else None
-    if stages is None or not isinstance(spec.embedding, Tiles):
-        return x, load
-    return between(t, stages, spec.embedding, x, load), load
-
-
 def _captured_ahead(
     t: Trace, spec: Stack, group: LayerGroup, x: Tensor, load: Load, around: Surroundings
 ) -> tuple[tuple[Part | Op, ...], Tensor, Load]:
@@ -89,7 +61,7 @@ def _captured_ahead(
     loads: list[Load] = []
 
     def run() -> Tensor:
-        y, left = _ahead(t, spec, group, x, load, around)
+        y, left = ahead(t, spec, group, x, load, around)
         loads.append(left)
         return y
 
