@@ -52,7 +52,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
     best, it = found.plans[0], found.plans[0].prediction
     between, left = f"{duration(it.interval.low)} to {duration(it.interval.high)}", binary(best.room)
     rows = [
-        ("plan", f"{named(best)}, {best.run.recipe}, {best.run.execution}"),
+        ("plan", f"{named(best)}{f', {best.run.recipe}' * (not named.recipes)}, {best.run.execution}"),
         ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {between}"),
         (named.rate, f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
