@@ -8,6 +8,7 @@ from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size, is_exactly
 from calc.spec import DeltaNet
 from calc.spec.load import Load
+from calc.trace.functions import Recurrence
 from calc.trace.primitives.delta_rule import delta_rule
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.short_convolution import short_convolution
@@ -32,7 +33,10 @@ def delta_net(t: Trace, spec: DeltaNet, x: Tensor, load: Load, around: Surroundi
     [batch, n_value_heads, seq, d_value]; two scalars a value head and token, learning rate and decay.
     """
     mixed, gate, rate, decay = _projected(t, spec, x)
-    mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False, shard=COLUMN, heads=spec.n_key_heads)
+    kernel = Recurrence("convolution", spec.n_value_heads, spec.n_key_heads, spec.d_key, spec.d_value)
+    mixed = short_convolution(
+        t, "conv", mixed, spec.d_conv, load, bias=False, shard=COLUMN, heads=spec.n_key_heads, recurrence=kernel
+    )
     y = delta_rule(t, spec, x, mixed, rate, decay, load)
     y = t.norm("norm", spec.norm, y, each=spec.n_value_heads)
     return t.linear("out_proj", wide_gate(t, "gate", spec.gate, y, gate), x.width, shard=ROW)

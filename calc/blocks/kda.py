@@ -6,6 +6,7 @@ from calc.blocks.surroundings import Surroundings
 from calc.sizes import Size
 from calc.spec import Kda
 from calc.spec.load import Load
+from calc.trace.functions import Recurrence
 from calc.trace.primitives.channel_rule import channel_rule
 from calc.trace.primitives.recurrence import wide_gate
 from calc.trace.primitives.short_convolution import short_convolution
@@ -23,7 +24,10 @@ def kda(t: Trace, spec: Kda, x: Tensor, load: Load, around: Surroundings) -> Ten
     width = spec.n_heads * spec.d_head
     projected = [t.linear(f"{name}_proj", x, width, shard=COLUMN) for name in "qkv"]
     mixed = t.joined(*projected, rows=x.rows, width=3 * width)
-    mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=False, shard=COLUMN, heads=spec.n_heads)
+    kernel = Recurrence("convolution", spec.n_heads, spec.n_heads, spec.d_head, spec.d_head)
+    mixed = short_convolution(
+        t, "conv", mixed, spec.d_conv, load, bias=False, shard=COLUMN, heads=spec.n_heads, recurrence=kernel
+    )
     decay = _projected(t, spec, "f", x, width)
     rate = t.linear("b_proj", x, spec.n_heads, shard=COLUMN)
     y = channel_rule(t, spec, x, mixed, rate, decay, load)

@@ -6,6 +6,7 @@ from calc.blocks.surroundings import Surroundings
 from calc.sizes import ceil_div, is_exactly
 from calc.spec import Mamba, Mamba2
 from calc.spec.load import Load
+from calc.trace.functions import Recurrence
 from calc.trace.primitives.chunked_scan import chunked_scan
 from calc.trace.primitives.norm import grouped_norm
 from calc.trace.primitives.recurrence import wide_gate
@@ -49,9 +50,9 @@ def mamba2(t: Trace, spec: Mamba2, x: Tensor, load: Load, around: Surroundings) 
         whole = t.column_scaled("scales", whole)
     gate, dt = whole.columns(d_inner), whole.columns(spec.n_heads)
     mixed = whole.columns(channels, grouped=shared)
-    mixed = short_convolution(
-        t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias, shard=shard, heads=spec.n_heads, groups=spec.n_groups
-    )
+    kernel = Recurrence("scan_convolution", spec.n_heads, spec.n_groups, spec.d_state, spec.d_head)
+    own = {"heads": spec.n_heads, "groups": spec.n_groups, "recurrence": kernel}
+    mixed = short_convolution(t, "conv", mixed, spec.d_conv, load, bias=spec.conv_bias, shard=shard, **own)
     y = chunked_scan(t, spec, mixed, dt, load)
     if spec.norm is None:
         y = wide_gate(t, "gate", "silu", y, gate)

@@ -156,3 +156,20 @@ class Attend:
     window: Size | None = None
     chunked: bool = False
     latent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A kernel that engines run of a layer with a recurrent state, in whose place the record has one op or several:
+    the gated delta rule, or the short convolution in front of a rule or of Mamba-2's scan.
+
+    heads: of values, or of the scan; key_heads: of queries and keys, or groups of B and C. d_key, d_value: their
+    widths. whole: whether an op stands for all of it; False: it runs within another that does.
+    """
+
+    kind: Literal["delta_rule", "convolution", "scan_convolution"]
+    heads: Size
+    key_heads: Size
+    d_key: Size
+    d_value: Size
+    whole: bool = True

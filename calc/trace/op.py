@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from calc.sizes import Size
 from calc.trace.footprint import Footprint
-from calc.trace.functions import Attend, Function, Matmul
+from calc.trace.functions import Attend, Function, Matmul, Recurrence
 from calc.trace.shard import Shard
 from calc.trace.tensor import Tensor
 
@@ -145,6 +145,7 @@ class Op:
     live_bytes: bytes live at its widest moment beside what it reads, in a pass that keeps nothing for backward; None:
         those of its outputs.
     tables: bytes of what is made once for all layers in such a pass, by name.
+    recurrence: the kernel that engines run in its place; None: one of its own.
     """
 
     name: str
@@ -172,6 +173,7 @@ class Op:
     passes_on: bool = False
     live_bytes: LiveBytes | None = None
     tables: Tables | None = None
+    recurrence: Recurrence | None = None
     _moved: list[Moves] = field(default_factory=list, init=False, repr=False, compare=False)
     """What `moved` has worked out: many readings of one record ask for it."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.sizes import Size
 from calc.spec import Adapter, Lora
-from calc.trace.functions import Function
+from calc.trace.functions import Function, Recurrence
 from calc.trace.op import Component, Keeps, Kind, Op, Weight
 from calc.trace.part import Part
 from calc.trace.tensor import Kernel, Split, Tensor
@@ -25,7 +25,7 @@ class Recorder:
     common: whether its weights are one set for all layers of the group, but for low-rank updates.
     dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
     and give. holding, returning: what names in the part at hand hold, and what it gives back beside its outputs, as
-    `Part` has them. inside: as that of the tensors that are made.
+    `Part` has them. inside: as that of the tensors that are made. recurrence: as that of the ops that are recorded.
     """
 
     __slots__ = (
@@ -38,6 +38,7 @@ class Recorder:
         "frozen",
         "holding",
         "inside",
+        "recurrence",
         "returning",
         "whole",
     )
@@ -54,6 +55,7 @@ class Recorder:
         self.holding: list[Tensor] = []
         self.returning: list[Tensor] = []
         self.inside: Kernel | None = None
+        self.recurrence: Recurrence | None = None
 
     @contextmanager
     def part(
@@ -93,13 +95,14 @@ class Recorder:
         self.returning += tensors
 
     @contextmanager
-    def one_kernel(self, execution: Kernel) -> Iterator[None]:
-        """What is made inside does not leave one kernel, from that execution on."""
-        before, self.inside = self.inside, execution
+    def one_kernel(self, execution: Kernel, recurrence: Recurrence | None = None) -> Iterator[None]:
+        """What is made inside does not leave one kernel, from that execution on. recurrence: how engines call it."""
+        before = self.inside, self.recurrence
+        self.inside, self.recurrence = execution, recurrence
         try:
             yield
         finally:
-            self.inside = before
+            self.inside, self.recurrence = before
 
     @contextmanager
     def trained(self) -> Iterator[None]:
@@ -165,6 +168,7 @@ class Recorder:
         keeps: Keeps | None = None,
         backward: Size | None = None,
         live: bool | None = None,
+        recurrence: Recurrence | None = None,
         **fields: Any,
     ) -> Op:
         """Record one op. fields: as those of `Op`; what of it backward passes follows from its inputs and weights.
@@ -191,6 +195,7 @@ class Recorder:
             inputs=inputs,
             outputs=outputs,
             keeps=None if self.dead else keeps,
+            recurrence=recurrence or self.recurrence,
             **fields,
         )
         self.body.append(recorded)

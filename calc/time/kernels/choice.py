@@ -26,7 +26,7 @@ def model_of(kernel: Kernel, speed: Speed, execution: ExecutionName, network: fl
 
     network: bytes/s of one GPU beyond its domain of fast links. Errors: Refused where nothing is known.
     """
-    inside = _ask_experts(kernel, speed) if execution in FUSED else None
+    inside = (_ask_experts(kernel, speed) or _ask_recurrence(kernel, speed)) if execution in FUSED else None
     if inside is not None:
         return inside
     if isinstance(kernel.shape, Matmul):
@@ -49,6 +49,10 @@ WHOLE = 1e-9
 """Share of a number of tokens that is taken for rounding."""
 
 
+NOTHING = (("nothing", ""), None, (0.0,))
+"""Table and key, model and question of what takes no time of its own."""
+
+
 def _ask_experts(kernel: Kernel, speed: Speed) -> Choice | None:
     """A product of experts, as its part of the time of their layer, which what stands between the products is in too;
     None where that was not measured, or for training, whose kernels are others."""
@@ -57,13 +61,38 @@ def _ask_experts(kernel: Kernel, speed: Speed) -> Choice | None:
         return None
     if kernel.routed is None:
         # Passes are in a wider format than products: of whichever format experts are, their time holds them.
-        return Choice(("nothing", ""), None, (0.0,), "experts", 0.0, widen=(1.0, 1.0))
+        return Choice(*NOTHING, "experts", 0.0, widen=(1.0, 1.0))
     if name not in speed.experts:
         return None
     one = kernel.routed
     sizes = (one.tokens, one.hidden, one.inter, one.experts, one.top_k, one.tp, one.ep, one.skew)
     key = ("experts", name)
     return Choice(key, speed.experts[name], (*sizes, float(one.products > 2)), "experts", 1 / one.products)
+
+
+RECURRENCES = {
+    "delta_rule": ("delta_rule", ""),
+    "convolution": ("convolution", ""),
+    "scan_convolution": ("convolution", ".mamba"),
+}
+"""Kind of a recurrence's kernel -> the table of a device that knows it, and what a model's name ends in there."""
+
+
+def _ask_recurrence(kernel: Kernel, speed: Speed) -> Choice | None:
+    """A recurrence's kernel, or nothing for what runs within it; None where that was not measured, or for training,
+    whose kernels are others."""
+    one = kernel.recurrence
+    if kernel.trains or one is None:
+        return None
+    field, behind = RECURRENCES[one.kind]
+    name = f"{kernel.dtype}{behind}{'.decode' * kernel.decode}"
+    model = getattr(speed, field).get(name)
+    if model is None:
+        return None
+    if not one.whole:
+        return Choice(*NOTHING, "recurrence", 0.0, widen=(1.0, 1.0))
+    question = (one.batch, one.seq, one.heads, one.key_heads, one.d_key, one.d_value)
+    return Choice((field, name), model, question, "recurrence")
 
 
 def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionName) -> Choice:
@@ -180,6 +209,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "decode": _decode,
     "collective": lambda model, columns: model.seconds(*columns),
     "experts": lambda model, columns: model.seconds(*columns),
+    "delta_rule": lambda model, columns: model.seconds(*columns),
+    "convolution": lambda model, columns: model.seconds(*columns),
     "nothing": lambda model, columns: columns[0],
 }
 """Kind of model -> (model, a column for each argument) -> seconds."""

@@ -49,6 +49,21 @@ class Routed:
     products: int
 
 
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """What the time of a recurrence's kernel depends on, as the arguments of `DeltaRuleModel.seconds`. kind, whole: as
+    of `calc.trace.functions.Recurrence`."""
+
+    kind: str
+    batch: float
+    seq: float
+    heads: float
+    key_heads: float
+    d_key: float
+    d_value: float
+    whole: bool
+
+
 class Kernel(NamedTuple):
     """`calls` equal calls of one kernel, or of the few that PyTorch runs in its place.
 
@@ -70,6 +85,7 @@ class Kernel(NamedTuple):
     merged: columns of all products of its block that read the same, its own among them, which engines make one product.
     packed: the format of profiles for a product whose matrix is quantized, empty for plain ones. routed: of experts'
     products. within: whether it runs inside of what is measured as the time of a layer's experts.
+    recurrence: the kernel of engines that it is, or a part of.
     place: where its op stands: `front`, `end`, or the name of its group of layers. backend: what a stack runs attention
     with, by the names of [attention.backends] of the priors; empty where nothing is said. between: of a collective.
     """
@@ -101,6 +117,7 @@ class Kernel(NamedTuple):
     packed: str = ""
     routed: Routed | None = None
     within: bool = False
+    recurrence: Recurrent | None = None
     place: str = ""
     backend: str = ""
     between: Between | None = None

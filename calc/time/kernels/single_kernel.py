@@ -30,7 +30,7 @@ def kernel_seconds(
     timing = time_of([kernel], speed, execution, level, cold=False)[0]
     if speed.kind == "cpu":
         return found_again(timing, level) if kernel.shape is None else timing
-    _, host = launching(kernel, speed, execution)
+    _, host = launching(kernel, timing.seconds, speed, execution)
     if host <= timing.seconds:
         return timing
     grown = host / timing.seconds

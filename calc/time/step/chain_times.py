@@ -115,7 +115,7 @@ def _messages(question: Question, run: Run) -> list[Kernel]:
 
 
 def _takes(question: Question, run: Run, kernel: Kernel, timing: Timing) -> Takes:
-    gap, each = launching(kernel, question.speed, run.execution or "sdpa")
+    gap, each = launching(kernel, timing.seconds, question.speed, run.execution or "sdpa")
     joined = run.stack is not None and run.stack.joins and kernel.again
     launched = None if joined else kernel.calls * _launches(kernel, run)
     seconds = kernel.calls * (timing.seconds + gap)

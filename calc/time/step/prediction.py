@@ -190,7 +190,7 @@ def stretches(kernels: Sequence[Kernel], timings: Sequence[Timing], speed: Speed
     """
     parts: dict[str, list[Row]] = {}
     for kernel, timing in zip(kernels, timings, strict=True):
-        gap, host = launching(kernel, speed, execution)
+        gap, host = launching(kernel, timing.seconds, speed, execution)
         row = Row(kernel, timing, kernel.calls * (timing.seconds + gap), 0.0, kernel.calls * host)
         parts.setdefault(stretch_of(kernel.direction), []).append(row)
     return [

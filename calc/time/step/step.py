@@ -245,7 +245,7 @@ def _ends(question: Question, run: Run, stage: Stage, held: Held) -> Size:
     execution = run.execution or "sdpa"
     for kernel in update(question.spec, run, stage, held):
         seconds = column_seconds(kernel, question.speed, execution, None)
-        gap, each = launching(kernel, question.speed, after_all(execution))
+        gap, each = launching(kernel, seconds, question.speed, after_all(execution))
         stretch = stretch_of(kernel.direction)
         device[stretch] = device.get(stretch, 0.0) + kernel.calls * (seconds + gap)
         host[stretch] = host.get(stretch, 0.0) + kernel.calls * each

@@ -8,7 +8,7 @@ from typing import Any
 from calc.sizes import Size, ceil_div
 from calc.spec import DeltaNet
 from calc.spec.load import Load
-from calc.trace.functions import Matmul
+from calc.trace.functions import Matmul, Recurrence
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.primitives.delta_rule_saved import saved_by_delta_rule
 from calc.trace.primitives.product import product
@@ -29,6 +29,7 @@ def delta_rule(
     rule = {
         "keeps": lambda tape, *reads: saved_by_delta_rule(tape, spec, load, own, *reads),
         "operands": (x, mixed, rate, decay),
+        "recurrence": _kernel(spec),
     }
     if load.decode:
         state = load.batch * heads * spec.d_key * spec.d_value
@@ -39,9 +40,14 @@ def delta_rule(
         # One token is elementwise, 0 FLOPs.
         t.op("recurrence", "elementwise", "scale", (mixed, scalars), (y,), moves=moves, **rule)
     else:
-        with t.one_kernel("compiled"):
+        with t.one_kernel("compiled", _kernel(spec, whole=False)):
             _in_chunks(t, spec, mixed, scalars, rate, y, load, rule)
     return y
+
+
+def _kernel(spec: DeltaNet, whole: bool = True) -> Recurrence:
+    """The rule as engines run it."""
+    return Recurrence("delta_rule", spec.n_value_heads, spec.n_key_heads, spec.d_key, spec.d_value, whole)
 
 
 def _decay(t: Recorder, spec: DeltaNet, own: tuple[Weight, ...], rate: Tensor, decay: Tensor, load: Load) -> Tensor:

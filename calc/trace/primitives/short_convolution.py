@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calc.sizes import Size, exact_div, is_exactly
 from calc.spec.load import Load
+from calc.trace.functions import Recurrence
 from calc.trace.op import Cache, Moves, Weight
 from calc.trace.recorder import Recorder
 from calc.trace.shard import Shard
@@ -24,12 +25,13 @@ def short_convolution(
     shard: Shard | None = None,
     heads: Size = 1,
     groups: Size = 1,
+    recurrence: Recurrence | None = None,
 ) -> Tensor:
     """x [batch * seq, channels] against a weight [channels, 1, taps], and SiLU of that: 2 * taps FLOPs a channel and
     position. activated: whether SiLU follows. stepwise: whether a decoded token is multiplied number by number, 0
     FLOPs, with the taps - 1 inputs before it, which alone are cached (RecurrentGemma). shard: what tensor-parallel
     ranks hold of the filters; heads: shares of its cache that they can hold, but for what x has grouped, of which there
-    are as many as `groups`.
+    are as many as `groups`. recurrence: how engines call it, where they have a kernel for it.
 
     As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
     seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
@@ -58,6 +60,7 @@ def short_convolution(
         cache=Cache(fixed=kept, heads=heads, grouped=grouped, groups=groups),
         moves=lambda: Moves(x.elements, y.elements, cache_reads=last if load.decode else 0, cache_writes=last),
         keeps=lambda tape, read: _saved(tape, read, weights[0], load, activated=activated),
+        recurrence=recurrence,
     )
     return y
 
