@@ -14,6 +14,7 @@ from calc.spec import Embedding, ModelSpec, Tower
 from reference_models.blocks.contrast import Similarity
 from reference_models.blocks.embedding import LmHead
 from reference_models.blocks.prompt import Prompt
+from reference_models.blocks.speech import SpeechWeights
 from reference_models.cache import Cache
 from reference_models.denoiser import Denoiser
 from reference_models.mtp import FurtherToken, further
@@ -52,6 +53,7 @@ class Model(StackOfLayers):
     vision: Any
     audio: Any
     patcher: Any
+    speech_encoder: Any
 
     def __init__(self, spec: ModelSpec, *, mtp: bool = False) -> None:
         super().__init__(spec, spec.vocab_size, _source_width(spec))
@@ -63,6 +65,10 @@ class Model(StackOfLayers):
                 self.add_module(tower.name, self._tower(tower))
         if spec.patcher is not None:
             self.patcher.requires_grad_(False)
+        if spec.speech_encoder is not None:
+            self.speech_encoder.requires_grad_(False)
+        if spec.speech is not None:
+            self.speech = SpeechWeights(spec.speech, spec.d_model)
         if spec.head is not None and isinstance(spec.embedding, Embedding):
             self.lm_head = LmHead(spec.head, spec.embedding, spec.vocab_size, spec.d_model)
         if spec.contrast is not None:

@@ -121,6 +121,17 @@ class Config:
 
         return self._read(names, absent, null, read)
 
+    def number_lists(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
+        """A list of lists of whole numbers above 0, none of them empty."""
+
+        def read(value: Any) -> tuple[tuple[int, ...], ...]:
+            lists = isinstance(value, list) and all(isinstance(each, list) and each for each in value)
+            if lists and all(type(v) is int and 0 < v <= MAX_SIZE for each in value for v in each):
+                return tuple(tuple(each) for each in value)
+            raise ValueError("a list of lists of whole numbers above 0")
+
+        return self._read(names, absent, null, read)
+
     def factors(self, *names: str, absent: Any = REFUSE, null: Any = REFUSE) -> Any:
         """A list of finite numbers above 0."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
@@ -25,7 +25,7 @@ EPS = 1e-5
 POSITIONS: dict[str, Any] = {"relative": "transformer-xl", "rotary": "rope"}
 
 
-def speech_encoder(cfg: Config, *, second: bool) -> Tower:
+def speech_encoder(cfg: Config, *, second: bool, name: Literal["encoder", "speech_encoder"] = "encoder") -> Tower:
     """Two frames of 80 mel bins side by side are normed and projected; behind the layers half a feed-forward block
     reads what is normed, and an adapter's layers keep every so many steps. Defaults as in SeamlessM4Tv2Config.
 
@@ -41,7 +41,7 @@ def speech_encoder(cfg: Config, *, second: bool) -> Tower:
         residual=Residual(normed=True, channel_added=0.5),
     )
     return Tower(
-        name="encoder",
+        name=name,
         d_model=d_model,
         embedding=Frames(
             d_frame=cfg.size("feature_projection_input_dim", absent=160), convolutions=(), before=layer_norm(cfg, EPS)

@@ -15,6 +15,7 @@ from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
 from calc.blocks.registry import front_of
 from calc.blocks.restored import places
+from calc.blocks.speech import speech
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, is_symbolic, maximum
@@ -30,6 +31,9 @@ from calc.trace.trace import Trace
 
 PLACES: dict[str, tuple[Component, Role]] = {"vision": ("vision", "pictures"), "audio": ("audio", "sounds")}
 """Towers whose vectors stand among tokens -> what their parts are counted as, and what they are to the model."""
+
+ROLES: dict[str, Role] = {"patcher": "patcher", "speech_encoder": "idle"}
+"""Towers whose vectors no one reads -> what their parts are to the model."""
 
 
 def build(spec: ModelSpec, load: Load) -> Part:
@@ -60,6 +64,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
         inside, seen = (seen, None) if of_encoder and pictures_inside(load) else (None, seen)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads, inside)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
+    if spec.speech_encoder is not None or spec.speech is not None:
+        _idle(t, spec, load)
     if spec.patcher is not None:
         _patcher(t, spec.patcher, spec, load)
     x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside, heard if sounds_inside(load) else None)
@@ -84,6 +90,19 @@ def _patcher(t: Trace, tower: Tower, spec: ModelSpec, load: Load) -> None:
     frozen, t.frozen = t.frozen, True
     with t.without_gradient():
         _tower(t, tower, spec.d_model, spec.vocab_size, load)
+    t.frozen = frozen
+
+
+def _idle(t: Trace, spec: ModelSpec, load: Load) -> None:
+    """What stands beside a model that reads and writes text: weights, to which no gradient comes."""
+    frozen, t.frozen = t.frozen, True
+    with t.without_gradient():
+        if spec.speech_encoder is not None:
+            steps = spec.speech_encoder.least_steps
+            nothing = replace(load, batch=0, seq=steps, source=steps, context=0)
+            _tower(t, spec.speech_encoder, spec.d_model, spec.vocab_size, nothing)
+        if spec.speech is not None:
+            speech(t, spec.speech, spec.d_model)
     t.frozen = frozen
 
 
@@ -158,7 +177,7 @@ def _tower(t: Trace, tower: Tower, d_reader: Size, vocab_size: Size, load: Load,
 
     seen: the vectors of pictures that take the places of some of its tokens.
     """
-    component, role = PLACES.get(tower.name, (None, "patcher" if tower.name == "patcher" else None))
+    component, role = PLACES.get(tower.name, (None, ROLES.get(tower.name)))
     with t.part(tower.name, component=component, role=role, tower=True) as out:
         made = stack(t, tower, vocab_size, load, seen=seen)
         x, inner, end, _ = made

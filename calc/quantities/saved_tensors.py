@@ -70,7 +70,7 @@ def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTenso
     run = _Run(settings)
     # A tower that has nothing to see does not run, nor what compares its vectors with those of texts.
     # Of what says where patches end nothing is trained.
-    idle: set[str] = {"patcher"}
+    idle: set[str] = {"patcher", "idle"}
     idle |= {"pictures"} if not pictures_inside(load) else set()
     idle |= {"sounds"} if not sounds_inside(load) else set()
     body = tuple(child for child in build(spec, load).body if _role(child) not in idle)

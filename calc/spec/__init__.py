@@ -49,6 +49,7 @@ from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
+from calc.spec.speech import Speech, UnitWriter, Vocoder
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
@@ -147,6 +148,7 @@ __all__ = [
     "Shortened",
     "Shorthand",
     "SideConvolution",
+    "Speech",
     "Stack",
     "Stages",
     "StreamMixing",
@@ -154,6 +156,8 @@ __all__ = [
     "Tiles",
     "Tower",
     "Trajectory",
+    "UnitWriter",
+    "Vocoder",
     "WindowAttention",
     "WindowedPositions",
 ]

@@ -23,6 +23,7 @@ from calc.spec.patches import Patches
 from calc.spec.projector import Projector
 from calc.spec.restored import Restored
 from calc.spec.shipped import Shipped
+from calc.spec.speech import Speech
 from calc.spec.tiles import Tiles
 from calc.spec.trajectory import Trajectory
 
@@ -49,7 +50,7 @@ class Tower(Stack):
     (T5Gemma 2).
     """
 
-    name: Literal["encoder", "vision", "audio", "patcher"]
+    name: Literal["encoder", "vision", "audio", "patcher", "speech_encoder"]
     projectors: tuple[Projector, ...] = ()
     clipped: bool = False
     unread: int | None = Field(default=None, ge=0, le=10**5)
@@ -107,6 +108,8 @@ class ModelSpec(Stack):
     it has no bound of its own. encoder: the stack whose result `cross` attends to. vision, audio: towers whose
     vectors take the places of tokens; the latter reads each sequence's sound in windows of its front's n_frames.
     patcher: reads the tokens ahead of all else, to say where patches of them end, and is not trained (BLT).
+    speech_encoder: hears in place of the encoder, and does not run where text is read; speech: as it says there (both
+    SeamlessM4T).
     contrast: what compares the vectors of texts with those of pictures. mtp: modules for further tokens, which only a
     Load that asks counts. shipped: how its checkpoint is published, where its matrices are packed; nothing else depends
     on it.
@@ -122,6 +125,8 @@ class ModelSpec(Stack):
     vision: Tower | None = None
     audio: Tower | None = None
     patcher: Tower | None = None
+    speech_encoder: Tower | None = None
+    speech: Speech | None = None
     contrast: Contrast | None = None
     adapter: Adapter | None = None
     mtp: Mtp | None = None
@@ -140,6 +145,8 @@ class ModelSpec(Stack):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
         if self.patcher is not None and all(group.patched is None for group in self.layers):
             raise Refused("patcher", "none, unless tokens become patches", "some")
+        if self.speech_encoder is not None and not isinstance(getattr(self.encoder, "embedding", None), Embedding):
+            raise Refused("speech_encoder", "none, but in place of an encoder of text that is there too", "one")
         if self.encoder is None and any(group.cross or _merged(group) for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
         if any(_merged(group) for tower in self.towers for group in tower.layers):
@@ -197,7 +204,8 @@ class ModelSpec(Stack):
     @property
     def towers(self) -> tuple[Tower, ...]:
         """The stacks beside the main one."""
-        return tuple(tower for tower in (self.encoder, self.vision, self.audio, self.patcher) if tower is not None)
+        every = (self.encoder, self.vision, self.audio, self.patcher, self.speech_encoder)
+        return tuple(tower for tower in every if tower is not None)
 
 
 def _merged(group: LayerGroup) -> bool:

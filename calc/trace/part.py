@@ -14,10 +14,10 @@ from calc.sizes import Size
 from calc.trace.op import Component, Op
 from calc.trace.tensor import Tensor
 
-Role = Literal["front", "head", "pictures", "sounds", "indexer", "patcher"]
+Role = Literal["front", "head", "pictures", "sounds", "indexer", "patcher", "idle"]
 """What a part is to its model, whatever it is called: `front` makes the vectors that the layers start from, `head` the
 logits, `pictures` and `sounds` do not run where there are none, `indexer` chooses what attention reads, and `patcher`
-where patches end: no gradient passes either."""
+where patches end: no gradient passes either. What is `idle` has weights and does not run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tests.architectures.renaming_media import RULES as MEDIA
 from tests.architectures.renaming_text import Rules
 
 CONFORMER_LAYERS = 3
-HEARD = re.compile(r"speech_encoder\..+")
+HEARD = re.compile(r"(?:speech_encoder|t2u_model|vocoder)\..+")
 _HALVES = {"residual_layer_norm": "residual_norm", "self_attn_layer_norm": "attention_norm"}
 _HALVES |= {"residual_conv": "residual_conv", "self_attn_conv": "attention_conv"}
 _HALVES |= {r"self_attn\.linear_(?P<p>[qkv])": r"attention.\g<p>_proj", r"self_attn\.linear_out": "attention.o_proj"}
@@ -35,6 +35,6 @@ def _behind() -> Rules:
     return tuple((theirs, (ours,)) for theirs, ours in rules)
 
 
-RULES: Rules = _behind() + tuple(
-    (theirs, tuple(f"encoder.{path}" for path in ours)) for theirs, ours in MEDIA["wav2vec2-bert"]
-)
+_HEARS: Rules = tuple((theirs, tuple(f"encoder.{path}" for path in ours)) for theirs, ours in MEDIA["wav2vec2-bert"])
+_SPEAKS: Rules = ((r"(?P<p>(?:t2u_model|vocoder)\..+)", (r"speech.\g<p>",)),)
+RULES: Rules = (*_SPEAKS, *_behind(), *_HEARS)
