@@ -1,6 +1,6 @@
 """SeamlessM4T and its second version (Barrault et al. 2023, arXiv:2308.11596, arXiv:2312.05187), as they translate
 into text: an encoder of text as NLLB's, or one that hears, and a decoder as NLLB's. What makes units of speech of words
-and sound of these is weighed, of the second version, and no pass runs it.
+and sound of these is weighed, and no pass runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.architectures.seamless_speaking import speech
 from calc.architectures.seamless_speech import speech_encoder
-from calc.errors import Refused
 from calc.spec import Embedding, Head, LayerGroup, ModelSpec, Speech, Tower
 
 PREFIX = {"seamless_m4t": "SeamlessM4T", "seamless_m4t_v2": "SeamlessM4Tv2"}
@@ -27,8 +26,9 @@ class Kind(NamedTuple):
     speaks: bool = False
 
 
-TEXT = {"ForTextToText": Kind(), "ForSpeechToText": Kind(hears=True)}
-SPEAKS = {
+KINDS = {
+    "ForTextToText": Kind(),
+    "ForSpeechToText": Kind(hears=True),
     "ForTextToSpeech": Kind(speaks=True),
     "ForSpeechToSpeech": Kind(hears=True, speaks=True),
     "Model": Kind(both=True, speaks=True),
@@ -38,14 +38,10 @@ SPEAKS = {
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' SeamlessM4Tv2Config; sinusoids that are no parameters, one table for encoder of
-    text, decoder and head. Classes that speak are read as their forward runs, which writes text. Errors: Refused for
-    those of the first version."""
+    text, decoder and head. Classes that speak are read as their forward runs, which writes text."""
     prefix = PREFIX[cfg.raw["model_type"]]
     second = prefix == "SeamlessM4Tv2"
-    classes = {f"{prefix}{end}": kind for end, kind in (TEXT | SPEAKS if second else TEXT).items()}
-    if (named := cfg.named_class()) is not None and named not in classes and not second:
-        why = "translating into text; what speaks is not described of the first version"
-        raise Refused(f"{cfg.where}architectures", f"{' or '.join(classes)} ({why})", named)
+    classes = {f"{prefix}{end}": kind for end, kind in KINDS.items()}
     kind = cfg.architecture(classes, usual=f"{prefix}ForTextToText")
     cfg.only("tie_word_embeddings", True, why="tables of their own are not described")
     d_model = cfg.size("hidden_size")
@@ -73,7 +69,7 @@ def spec(cfg: Config) -> ModelSpec:
 def _speech(cfg: Config, prefix: str, kind: Kind) -> Speech:
     side = "an encoder of speech and what speaks are" if kind.both else "what speaks is"
     cfg.notes.append(f"passes write text, as {prefix}'s forward does: {side} weighed, and neither run nor trained")
-    return speech(cfg)
+    return speech(cfg, second=prefix == "SeamlessM4Tv2")
 
 
 def _text_encoder(cfg: Config, d_model: int, embedding: Embedding) -> Tower:

@@ -99,7 +99,8 @@ def _idle(t: Trace, spec: ModelSpec, load: Load) -> None:
     with t.without_gradient():
         if spec.speech_encoder is not None:
             steps = spec.speech_encoder.least_steps
-            nothing = replace(load, batch=0, seq=steps, source=steps, context=0)
+            # As decoding finds an encoder: nothing passes it.
+            nothing = replace(load, batch=0, seq=steps, source=steps, context=0, decode=True)
             _tower(t, spec.speech_encoder, spec.d_model, spec.vocab_size, nothing)
         if spec.speech is not None:
             speech(t, spec.speech, spec.d_model)

@@ -49,7 +49,7 @@ from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
-from calc.spec.speech import Speech, UnitWriter, Vocoder
+from calc.spec.speech import Speech, Spoken, UnitWriter, Vocoder
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
 from calc.spec.tabular import Features
@@ -149,6 +149,7 @@ __all__ = [
     "Shorthand",
     "SideConvolution",
     "Speech",
+    "Spoken",
     "Stack",
     "Stages",
     "StreamMixing",

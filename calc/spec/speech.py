@@ -37,49 +37,72 @@ def _predictor(path: str, d_in: Size, width: Size, kernel: int) -> Iterator[Name
     yield from _affine(f"{path}.proj", 1, width)
 
 
-def _attention(path: str, d_model: Size) -> Iterator[Named]:
-    for name in ("k", "v", "q", "out"):
-        yield from _affine(f"{path}.self_attn.{name}_proj", d_model, d_model)
-    yield from _norm(f"{path}.self_attn_layer_norm", d_model)
+def _attention(path: str, d_model: Size, name: str = "self_attn") -> Iterator[Named]:
+    for each in ("k", "v", "q", "out"):
+        yield from _affine(f"{path}.{name}.{each}_proj", d_model, d_model)
+    yield from _norm(f"{path}.{name}_layer_norm", d_model)
 
 
-class UnitWriter(Node):
-    """Units of speech from the vectors of a text, all at once (SeamlessM4T v2: arXiv:2312.05187, section 3.3).
+def _dense(path: str, d_model: Size, d_ff: Size) -> Iterator[Named]:
+    """A feed-forward block and its norm."""
+    yield from _affine(f"{path}.ffn.fc1", d_ff, d_model)
+    yield from _affine(f"{path}.ffn.fc2", d_model, d_ff)
+    yield from _norm(f"{path}.ffn_layer_norm", d_model)
 
-    Encoder layers with feed-forward blocks d_ff wide; characters and units, each with a table, of which the latter is
-    the head's too; a predictor of durations, d_predictor wide inside and d_read where it reads; decoder layers whose
-    attention is followed by two convolutions.
-    """
 
-    n_units: int = Field(gt=0, le=2**31)
+class Spoken(Node):
+    """Durations and letters of what writes units all at once: a table of `n_characters`; a predictor of durations,
+    d_predictor wide inside, whose kernels span `kernel` steps of vectors d_read wide."""
+
     n_characters: int = Field(gt=0, le=2**31)
-    n_encoder_layers: int = Field(gt=0, le=10**4)
-    n_decoder_layers: int = Field(gt=0, le=10**4)
-    d_ff: int = Field(gt=0, le=2**31)
     d_read: int = Field(gt=0, le=2**31)
     d_predictor: int = Field(gt=0, le=2**31)
     kernel: int = Field(gt=0, le=10**4)
 
+    def weights(self, path: str, d_model: Size) -> Iterator[Named]:
+        yield f"{path}.embed_char.weight", (self.n_characters, d_model)
+        yield f"{path}.pos_emb_alpha_char", (1,)
+        yield f"{path}.pos_emb_alpha", (1,)
+        yield from _predictor(f"{path}.duration_predictor", self.d_read, self.d_predictor, self.kernel)
+
+
+class UnitWriter(Node):
+    """Units of speech from the vectors of a text. Encoder layers have feed-forward blocks d_ff wide; the table of units
+    is the head's too.
+
+    spoken: they come all at once, and decoder layers have two convolutions behind their attention (SeamlessM4T v2:
+    arXiv:2312.05187, section 3.3). None: they come one after another, from decoder layers that read the encoder's
+    result and have feed-forward blocks d_ff_decoder wide (SeamlessM4T: arXiv:2308.11596, section 4.3).
+    """
+
+    n_units: int = Field(gt=0, le=2**31)
+    n_encoder_layers: int = Field(gt=0, le=10**4)
+    n_decoder_layers: int = Field(gt=0, le=10**4)
+    d_ff: int = Field(gt=0, le=2**31)
+    d_ff_decoder: int = Field(gt=0, le=2**31)
+    spoken: Spoken | None = None
+
     def weights(self, d_model: Size) -> Iterator[Named]:
         for i in range(self.n_encoder_layers):
-            layer = f"model.encoder.layers.{i}"
-            yield from _attention(layer, d_model)
-            yield from _affine(f"{layer}.ffn.fc1", self.d_ff, d_model)
-            yield from _affine(f"{layer}.ffn.fc2", d_model, self.d_ff)
-            yield from _norm(f"{layer}.ffn_layer_norm", d_model)
+            yield from _attention(f"model.encoder.layers.{i}", d_model)
+            yield from _dense(f"model.encoder.layers.{i}", d_model, self.d_ff)
         yield from _norm("model.encoder.layer_norm", d_model)
         yield "model.decoder.embed_tokens.weight", (self.n_units, d_model)
-        yield "model.decoder.embed_char.weight", (self.n_characters, d_model)
-        yield "model.decoder.pos_emb_alpha_char", (1,)
-        yield "model.decoder.pos_emb_alpha", (1,)
-        yield from _predictor("model.decoder.duration_predictor", self.d_read, self.d_predictor, self.kernel)
+        if self.spoken is not None:
+            yield from self.spoken.weights("model.decoder", d_model)
         for i in range(self.n_decoder_layers):
-            layer = f"model.decoder.layers.{i}"
-            yield from _attention(layer, d_model)
-            yield from _affine(f"{layer}.conv1", d_model, d_model, _KERNEL)
-            yield from _affine(f"{layer}.conv2", d_model, d_model, _KERNEL)
-            yield from _norm(f"{layer}.conv_layer_norm", d_model)
+            yield from self._decoder_layer(f"model.decoder.layers.{i}", d_model)
         yield from _norm("model.decoder.layer_norm", d_model)
+
+    def _decoder_layer(self, path: str, d_model: Size) -> Iterator[Named]:
+        yield from _attention(path, d_model)
+        if self.spoken is None:
+            yield from _attention(path, d_model, "cross_attention")
+            yield from _dense(path, d_model, self.d_ff_decoder)
+            return
+        yield from _affine(f"{path}.conv1", d_model, d_model, _KERNEL)
+        yield from _affine(f"{path}.conv2", d_model, d_model, _KERNEL)
+        yield from _norm(f"{path}.conv_layer_norm", d_model)
 
 
 class Vocoder(Node):

@@ -1,4 +1,4 @@
-"""SeamlessM4T v2's classes that speak: what is weighed, what a pass runs and trains, against transformers' own."""
+"""SeamlessM4T's classes that speak: what is weighed, what a pass runs and trains, against transformers' own."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.architectures.test_text import BATCH, SEQ, SOURCE, build, inputs, los
 from tests.reference_models.test_counts import check  # noqa: E402
 from tests.saved.test_readings import total  # noqa: E402
 
-FAMILY = "seamless_m4t_v2"
 SMALL = {
     "t2u_vocab_size": 23,
     "char_vocab_size": 19,
     "t2u_encoder_layers": 2,
     "t2u_decoder_layers": 3,
     "t2u_encoder_ffn_dim": 44,
+    "t2u_decoder_ffn_dim": 36,
     "t2u_encoder_attention_heads": 4,
     "t2u_decoder_attention_heads": 8,
     "t2u_variance_predictor_embed_dim": 32,
@@ -52,16 +52,26 @@ SMALL = {
     "vocoder_num_langs": 4,
     "vocoder_num_spkrs": 7,
 }
-CONFIG = TEXT[FAMILY][0] | SMALL
+CONFIG = TEXT["seamless_m4t_v2"][0] | SMALL
 OTHER = {"upsample_rates": [2], "upsample_kernel_sizes": [2], "variance_predictor_kernel_size": 5}
 OTHER |= {"t2u_variance_predictor_kernel_size": 1, "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 2]]}
 READS_AS = {"Model": "TextToText", "ForTextToSpeech": "TextToText", "ForSpeechToSpeech": "SpeechToText"}
 """How the names of classes end, and what their forward does."""
-each_class = pytest.mark.parametrize("end", READS_AS)
+PREFIX = {"seamless_m4t": "SeamlessM4T", "seamless_m4t_v2": "SeamlessM4Tv2"}
+each_class = pytest.mark.parametrize(("family", "end"), [(family, end) for family in PREFIX for end in READS_AS])
 
 
-def of(end: str, config: dict[str, Any] = CONFIG) -> ModelSpec:
-    return from_config({"model_type": FAMILY, "architectures": [f"SeamlessM4Tv2{end}"], **config})
+def of(family: str, end: str, config: dict[str, Any] = CONFIG) -> ModelSpec:
+    return from_config({"model_type": family, "architectures": [f"{PREFIX[family]}{end}"], **of_family(family, config)})
+
+
+def of_family(family: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The first version keeps the sinusoids of all places that it has any for."""
+    return config | ({"max_source_positions": SOURCE} if family == "seamless_m4t" else {})
+
+
+def theirs_of(family: str, end: str, config: dict[str, Any] = CONFIG) -> Any:
+    return build(family, f"{PREFIX[family]}{end}", of_family(family, config))
 
 
 def given(end: str, model: Any) -> dict[str, Any]:
@@ -72,28 +82,28 @@ def given(end: str, model: Any) -> dict[str, Any]:
 
 @each_class
 @pytest.mark.parametrize("change", [{}, OTHER, {"speech_encoder_layers": 3, "num_adapter_layers": 2}])
-def test_every_weight(end: str, change: dict[str, Any]) -> None:
-    model = build(FAMILY, f"SeamlessM4Tv2{end}", CONFIG | change)
+def test_every_weight(family: str, end: str, change: dict[str, Any]) -> None:
+    model = theirs_of(family, end, CONFIG | change)
     theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
-    shapes = parameter_shapes(of(end, CONFIG | change))
+    shapes = parameter_shapes(of(family, end, CONFIG | change))
     ours = {path: prod(shape) for path, shape in shapes.items()}
     if end == "Model":
         # Its encoder of speech has a name of its own, beside that of text.
         beside = {path.removeprefix("speech_"): n for path, n in ours.items() if path.startswith("speech_encoder.")}
         heard = {path: n for path, n in theirs.items() if path.startswith("speech_encoder.")}
-        assert compare(heard, beside, FAMILY) == {}
+        assert compare(heard, beside, family) == {}
         theirs = {path: n for path, n in theirs.items() if path not in heard}
         ours = {path: n for path, n in ours.items() if not path.startswith("speech_encoder.")}
-    assert compare(theirs, ours, FAMILY) == {}
+    assert compare(theirs, ours, family) == {}
     spoken = {path: tuple(p.shape) for path, p in model.named_parameters() if path.startswith(("t2u", "vocoder"))}
     assert spoken == {path.removeprefix("speech."): each for path, each in shapes.items() if path[:7] == "speech."}
     assert len(spoken) > 100
 
 
 @each_class
-def test_a_pass_writes_text_and_trains_what_it_runs(end: str) -> None:
-    model = build(FAMILY, f"SeamlessM4Tv2{end}", CONFIG)
-    batch, spec = given(end, model), of(end)
+def test_a_pass_writes_text_and_trains_what_it_runs(family: str, end: str) -> None:
+    model = theirs_of(family, end)
+    batch, spec = given(end, model), of(family, end)
     load = Load(batch=BATCH, seq=SEQ, source=SOURCE)
     assert forward(spec, load).total == count(lambda: model(**batch))
     assert training(spec, load).total == count(lambda: loss(model(**batch)).backward())
@@ -102,26 +112,28 @@ def test_a_pass_writes_text_and_trains_what_it_runs(end: str) -> None:
 
 
 @each_class
-def test_nothing_is_kept_of_what_does_not_run(end: str) -> None:
-    model = build(FAMILY, f"SeamlessM4Tv2{end}", CONFIG)
+def test_nothing_is_kept_of_what_does_not_run(family: str, end: str) -> None:
+    model = theirs_of(family, end)
     batch, load = given(end, model), Load(batch=BATCH, seq=SEQ, source=SOURCE)
     labels = batch["decoder_input_ids"].clone()
     kept = saved_tensors(model, lambda: model(**batch, labels=labels)).total
-    assert total(of(end), load, Settings("eager", "fp32", device="cpu")) == kept
-    plain = of(f"For{READS_AS[end]}")
-    assert kv_cache(of(end), BATCH, SEQ, "bf16", source=SOURCE) == kv_cache(plain, BATCH, SEQ, "bf16", source=SOURCE)
+    assert total(of(family, end), load, Settings("eager", "fp32", device="cpu")) == kept
+    plain = of(family, f"For{READS_AS[end]}")
+    assert kv_cache(of(family, end), BATCH, SEQ, "bf16", source=SOURCE) == kv_cache(
+        plain, BATCH, SEQ, "bf16", source=SOURCE
+    )
 
 
 @each_class
 @pytest.mark.parametrize("phase", ["decode", "prefill", "training"])
-def test_it_takes_the_time_of_a_pass_that_writes_text(end: str, phase: Any) -> None:
-    one, other = (predict(of(name), "h100-sxm", phase=phase, seq=64) for name in (end, f"For{READS_AS[end]}"))
+def test_it_takes_the_time_of_a_pass_that_writes_text(family: str, end: str, phase: Any) -> None:
+    one, other = (predict(of(family, name), "h100-sxm", phase=phase, seq=64) for name in (end, f"For{READS_AS[end]}"))
     assert one.seconds == other.seconds
 
 
 @each_class
-def test_the_twin_has_the_same_weights_and_counts(end: str) -> None:
-    spec = of(end)
+def test_the_twin_has_the_same_weights_and_counts(family: str, end: str) -> None:
+    spec = of(family, end)
     check(spec, "full-early-stop")
     model = twin(spec).eval()
     for parameter in model.speech.parameters():
@@ -138,7 +150,7 @@ def test_the_published_size() -> None:
         sizes |= {f"{side}_layers": 24, f"{side}_attention_heads": 16, f"{side}_ffn_dim": 8192}
     with torch.device("meta"):
         theirs = transformers.SeamlessM4Tv2Model(transformers.SeamlessM4Tv2Config())
-    found = sum(parameters(of("Model", sizes)).values())
+    found = sum(parameters(of("seamless_m4t_v2", "Model", sizes)).values())
     assert found == theirs.num_parameters() == pytest.approx(2.3e9, rel=0.01)
 
 
@@ -155,11 +167,5 @@ def test_the_published_size() -> None:
 )
 def test_what_is_refused(change: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as refusal:
-        of("Model", CONFIG | change)
+        of("seamless_m4t_v2", "Model", CONFIG | change)
     assert refusal.value.field == field
-
-
-@pytest.mark.parametrize("end", READS_AS)
-def test_the_first_version_does_not_speak(end: str) -> None:
-    with pytest.raises(Refused, match="what speaks is not described of the first version"):
-        from_config({"model_type": "seamless_m4t", "architectures": [f"SeamlessM4T{end}"], **CONFIG})

@@ -282,7 +282,7 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("nllb-moe", {"moe_eval_capacity_token_fraction": 0.5}, "moe_eval_capacity_token_fraction"),
         ("openai-gpt", {"architectures": ["OpenAIGPTDoubleHeadsModel"]}, "architectures"),
         ("openai-gpt", {"n_inner": 48}, "n_inner"),
-        ("seamless_m4t", {"architectures": ["SeamlessM4TModel"]}, "architectures"),
+        ("seamless_m4t", {"architectures": ["SeamlessM4TCodeHifiGan"]}, "architectures"),
         ("seamless_m4t_v2", {"position_embeddings_type": "relative"} | HEARING, "position_embeddings_type"),
         ("seamless_m4t_v2", {"conv_depthwise_kernel_size": 4} | HEARING, "conv_depthwise_kernel_size"),
         ("seamless_m4t_v2", {"speech_encoder_attention_heads": 5} | HEARING, "hidden_size"),
