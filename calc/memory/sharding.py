@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from calc.errors import Refused
+from calc.memory.stage_lengths import further_modules, stage_lengths
 from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -53,8 +54,8 @@ def stages(spec: ModelSpec, run: Run) -> list[Stage]:
         return _open_stages(spec, run)
     order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
     found, start = [], 0
-    lighter = bool(lighter_ends(len(order), run.pp, run.interleave))
-    for i, length in enumerate(lengths(len(order), run.pp, run.stages, lighter)):
+    lengths = stage_lengths(len(order), run.pp, run.interleave, further_modules(spec, run), run.stages)
+    for i, length in enumerate(lengths):
         own = order[start : start + length]
         start += length
         name = "first" if i == 0 else "last" if i == run.pp - 1 else f"stage {i}"
@@ -109,37 +110,6 @@ def _open_stages(spec: ModelSpec, run: Run) -> list[Stage]:
         Stage("first", layers, True, False, run.interleave, held_chunks(run, 0)),
         Stage("last", layers, False, True, run.interleave, held_chunks(run, run.pp - 1)),
     ]
-
-
-def lighter_ends(n_layers: int, pp: Size, interleave: Size) -> Size:
-    """Whether pieces of stages come out even once embedding and head count as a layer each: then first and last stage
-    have one less, as with Megatron-LM's account_for_embedding_in_pipeline_split (Llama 3 405B, arXiv:2407.21783,
-    section 3.3.2)."""
-    pieces = pp * interleave
-    return (interleave > 1) & (pp > 1) & (n_layers % pieces != 0) & ((n_layers + 2) % pieces == 0)
-
-
-def lengths(n_layers: int, pp: int, given: tuple[int, ...] | None, lighter: bool = False) -> tuple[int, ...]:
-    """Layers of every stage: as `given`, or as even as can be; lighter: with one less on the first and on the last.
-
-    Layers that do not divide leave the last stage, which has the head beside them, those that the others do not take
-    (as Megatron-Bridge lays out the 61 layers of DeepSeek-V3: 16, 16, 16, 13).
-
-    Errors: Refused for stages that do not add up.
-    """
-    if given is None:
-        if lighter:
-            each = (n_layers + 2) // pp
-            return (each - 1, *(each for _ in range(pp - 2)), each - 1)
-        each = ceil_div(n_layers, pp)
-        last = n_layers - each * (pp - 1)
-        if 0 < last < each:
-            return (*(each for _ in range(pp - 1)), last)
-        short, more = divmod(n_layers, pp)
-        return tuple(short + (i < more) for i in range(pp))
-    if len(given) != pp or sum(given) != n_layers or min(given) < 0:
-        raise Refused("stages", f"{pp} numbers that add up to {n_layers} layers", ",".join(map(str, given)))
-    return given
 
 
 def held_chunks(run: Run, rank: Size) -> Size:

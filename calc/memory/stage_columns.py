@@ -8,7 +8,8 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from calc.memory.sharding import ENDS_FED, Stage, held_chunks, lengths, lighter_ends
+from calc.memory.sharding import ENDS_FED, Stage, held_chunks
+from calc.memory.stage_lengths import further_modules, stage_lengths
 from calc.sizes import at_least, is_array
 from calc.spec import ModelSpec
 from calc.spec.cache_key import CacheKey
@@ -38,15 +39,14 @@ def stage_columns(spec: ModelSpec, run: Run) -> tuple[Stage, Column]:
     """
     import numpy as np
 
-    paired = run.schedule == "dualpipe"
-    if not is_array(run.pp):
-        lighter = bool(lighter_ends(spec.n_layers, run.pp, run.interleave))
-        kinds = _kinds(CacheKey(spec), run.pp, run.stages, lighter, paired)
+    paired, further = run.schedule == "dualpipe", further_modules(spec, run)
+    if not is_array(run.pp) and not is_array(run.interleave):
+        kinds = _kinds(CacheKey(spec), run.pp, run.interleave, further, run.stages, paired)
         return _stage(kinds, run, paired), np.zeros(len(kinds.rank), dtype=np.intp)
-    # Whether the ends are lighter goes with the number of stages, as half of one.
-    lighter = lighter_ends(spec.n_layers, run.pp, run.interleave)
-    distinct, which = np.unique(run.pp + 0.5 * lighter, return_inverse=True)
-    every = [_kinds(CacheKey(spec), int(pp), None, pp % 1 > 0, paired) for pp in distinct]
+    # Pieces that are all alike make the stages that one piece each does.
+    pieces = np.where(spec.n_layers % (run.pp * run.interleave) == 0, 1, run.interleave)
+    distinct, which = np.unique(np.stack(np.broadcast_arrays(run.pp, pieces)), axis=1, return_inverse=True)
+    every = [_kinds(CacheKey(spec), int(pp), int(n), further, None, paired) for pp, n in distinct.T]
     counts = np.array([len(kinds.rank) for kinds in every])
     many = counts[which]
     row = np.repeat(np.arange(len(which)), many)
@@ -87,7 +87,9 @@ def _stage(kinds: Kinds, run: Run, paired: bool) -> Stage:
 
 
 @lru_cache(maxsize=1024)
-def _kinds(key: CacheKey[ModelSpec], pp: int, given: tuple[int, ...] | None, lighter: bool, paired: bool) -> Kinds:
+def _kinds(
+    key: CacheKey[ModelSpec], pp: int, interleave: int, further: int, given: tuple[int, ...] | None, paired: bool
+) -> Kinds:
     import numpy as np
 
     spec = key.value
@@ -99,7 +101,7 @@ def _kinds(key: CacheKey[ModelSpec], pp: int, given: tuple[int, ...] | None, lig
         like[tuple(counts.values()), True, True] = 1
     else:
         order = spec.schedule or tuple(group.name for group in spec.layers for _ in range(group.count))
-        bounds = (0, *accumulate(lengths(len(order), pp, given, lighter)))
+        bounds = (0, *accumulate(stage_lengths(len(order), pp, interleave, further, given)))
         stages = [order[start:end] for start, end in pairwise(bounds)]
         for rank, own in enumerate(stages[: pp // ENDS_FED] if paired else stages):
             both = (*own, *stages[pp - 1 - rank]) if paired else own

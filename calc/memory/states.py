@@ -110,7 +110,7 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense
-        copies, place, group, per_layer = on_stage(path, weight, leaf, spec, stage)
+        copies, place, group, per_layer = on_stage(path, weight, leaf, spec, stage, run.mtp)
         share = ceil_div(copies, run.ep) if leaf.expert else copies
         held.elements = held.elements + share * one
         if weight.trainable:
@@ -174,14 +174,17 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     )
 
 
-def on_stage(path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stage) -> tuple[Size, Place, str, Size]:
+def on_stage(
+    path: str, weight: Weight, leaf: Leaf, spec: ModelSpec, stage: Stage, further: bool = False
+) -> tuple[Size, Place, str, Size]:
     """(copies of a weight on a stage, where it stands, its group of layers, copies in one layer of it).
 
-    A tied head reads the token table, so a last stage that is not the first holds a copy of that. Modules that predict
-    further tokens stand on it too, each gathered as a layer is.
+    A tied head reads the token table, so a last stage that is not the first holds a copy of that; so do modules that
+    predict further tokens (further), which stand there too, each gathered as a layer is (Megatron-Core's
+    LanguageModule.setup_embeddings_and_output_layer: "duplicated embedding weights in mtp process stage").
     """
     if leaf.place != "layer":
-        tied = f"/{path}" == TOKEN_TABLE and spec.head is not None and spec.head.tied
+        tied = f"/{path}" == TOKEN_TABLE and (further or (spec.head is not None and spec.head.tied))
         front = leaf.place == "front"
         here = maximum(stage.first if front else stage.last, stage.last if tied else False)
         return either(here, leaf.copies), "end" if tied or not front else "front", "", leaf.copies

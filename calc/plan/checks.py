@@ -8,10 +8,11 @@ from typing import Any
 
 from calc.memory.condition import divides
 from calc.memory.conditions import conditions
+from calc.memory.stage_lengths import ENDS, further_modules
 from calc.plan.launchers import Launcher
 from calc.plan.layouts import cut_in_pieces
 from calc.plan.question import Question
-from calc.plan.space import ENDS, Column, Columns
+from calc.plan.space import Column, Columns
 from calc.spec.run import Run
 
 REASONS = {
@@ -59,19 +60,22 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
     yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
-    yield "stack", _launched(question.launcher, run, columns) & _cut(question, columns, run.checkpoint_every)
+    yield "stack", _launched(question.launcher, run, columns) & _cut(question, columns, run)
 
 
-def _cut(question: Question, columns: Mapping[str, Any], every: int) -> Column:
-    """Whether stages can be cut as the stack cuts them. every: of so many layers one is checkpointed: where all pieces
+def _cut(question: Question, columns: Mapping[str, Any], run: Run) -> Column:
+    """Whether stages can be cut as the stack cuts them. Where of so many layers one is checkpointed and all pieces
     are alike, a number of layers of each is told, which must be that part of them. The ends of stages that hold one
-    piece are not lighter (`calc.memory.sharding.lighter_ends`)."""
+    piece are not lighter, nor those of which a layout alone can say so (`calc.memory.stage_lengths.lighter_ends`)."""
     pieces, layers = columns["pp"] * columns["interleave"], question.spec.n_layers
     if question.launcher.stages == "any":
         return pieces > 0
-    alike = even(layers, pieces * every) | ((columns["interleave"] > 1) & even(layers + ENDS, pieces * every))
+    every, further = run.checkpoint_every, further_modules(question.spec, run)
+    alike = even(layers, pieces * every)
+    if not further:
+        alike = alike | ((columns["interleave"] > 1) & even(layers + ENDS, pieces * every))
     if question.launcher.stages == "layouts" and every == 1:
-        return alike | ((columns["pp"] > 1) & cut_in_pieces(layers, columns["pp"], columns["interleave"]))
+        return alike | ((columns["pp"] > 1) & cut_in_pieces(layers, columns["pp"], columns["interleave"], further))
     if question.launcher.stages in ("even", "layouts"):
         return alike
     return (columns["pp"] == 1) | cut_by_layers(layers, pieces) | cut_by_layers(layers + ENDS, pieces)

@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.sharding import lengths, lighter_ends
+from calc.memory.stage_lengths import ENDS, accounted_stages, stage_lengths
 from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
-from calc.plan.layouts import further_modules
 from calc.plan.objective import Objective, weight_of
 from calc.plan.pieces import parts
 from calc.plan.question import Question
-from calc.plan.space import ENDS
 from calc.spec import ModelSpec
 from calc.time import predict
 from calc.time.step.timed_run import timed_run
@@ -26,8 +24,9 @@ def question_of(question: Question, read: Read) -> Question:
 
     Errors: Refused for modules that predict further tokens in another number than the model has.
     """
-    if read.further not in (0, further_modules(question.spec)):
-        raise Refused("modules for further tokens", str(further_modules(question.spec)), read.further)
+    modules = 0 if question.spec.mtp is None else int(question.spec.mtp.count)
+    if read.further not in (0, modules):
+        raise Refused("modules for further tokens", str(modules), read.further)
     gpus = question.gpus if read.gpus is None else (read.gpus,)
     recipe, sequences = read.words.get("recipe"), read.sequences
     if sequences is None and read.each is not None:
@@ -56,9 +55,9 @@ def words_of(question: Question, read: Read) -> dict[str, Any]:
         words["interleave"] = pieces // words["pp"]
     elif read.layout is not None:
         words["interleave"] = read.layout.pieces
-        words |= _stages(question.spec, words, read.layout.stages)
+        words |= _stages(question.spec, words, read.layout.stages, read.further)
     elif read.ends == ENDS and words["pp"] > 1:
-        words |= _stages(question.spec, words, lengths(question.spec.n_layers, words["pp"], None, lighter=True))
+        words |= _stages(question.spec, words, accounted_stages(question.spec.n_layers, words["pp"]), read.further)
     if read.checkpointed:
         pieces = words["pp"] * words.get("interleave", 1)
         if read.layout is not None and (layers % pieces or "stages" in words):
@@ -70,15 +69,16 @@ def words_of(question: Question, read: Read) -> dict[str, Any]:
     return words
 
 
-def _stages(spec: ModelSpec, words: Mapping[str, Any], stages: tuple[int, ...]) -> dict[str, Any]:
-    """Layers of a file's stages, where they are not those that a plan has of itself.
+def _stages(spec: ModelSpec, words: Mapping[str, Any], stages: tuple[int, ...], further: int) -> dict[str, Any]:
+    """Layers of a file's stages, where they are not those that a plan has of itself with so many modules for further
+    tokens.
 
     Errors: Refused for another number of layers than the model's.
     """
     if sum(stages) != spec.n_layers:
         raise Refused("layers of all stages", str(spec.n_layers), sum(stages))
-    lighter = lighter_ends(spec.n_layers, words["pp"], words.get("interleave", 1))
-    return {} if stages == lengths(spec.n_layers, words["pp"], None, bool(lighter)) else {"stages": stages}
+    usual = stage_lengths(spec.n_layers, words["pp"], words.get("interleave", 1), further)
+    return {} if stages == usual else {"stages": stages}
 
 
 def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:

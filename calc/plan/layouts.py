@@ -8,11 +8,18 @@ nothing (Megatron-LM, core_r0.13.0, megatron/core/transformer/pipeline_parallel_
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.memory.sharding import lengths
+from calc.memory.stage_lengths import (
+    full_pieces,
+    further_modules,
+    in_pieces,
+    lighter_ends,
+    piece_lengths,
+    stage_lengths,
+    whole_stages_in,
+)
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 
@@ -31,27 +38,23 @@ class Layout(NamedTuple):
     further: int
 
 
-def cut_in_pieces(layers: int, pp: Any, interleave: Any) -> Any:
-    """Whether every piece has a layer, but for the last, which has the head; for numbers or columns."""
-    each = -(-layers // pp)
-    last = layers - each * (pp - 1)
-    # As `lengths`: stages are full but for the last, and as even as can be where none would be left for that.
-    full = (last > 0) & (last < each)
-    return (full & (each >= interleave) & (last >= interleave - 1)) | (~full & (layers // pp >= interleave))
-
-
-def further_modules(spec: ModelSpec) -> int:
-    """Modules of a model that predict further tokens."""
-    return 0 if spec.mtp is None else int(spec.mtp.count)
+def cut_in_pieces(layers: int, pp: Any, interleave: Any, further: int = 0) -> Any:
+    """Whether every piece has a layer, but for the last, which has the head; for numbers or columns. further: modules
+    that predict further tokens beside it."""
+    pieces = pp * interleave
+    dealt = full_pieces(layers, pieces) | lighter_ends(layers, pp, interleave, further)
+    return dealt | whole_stages_in(layers, pp, interleave)
 
 
 def layout_text(spec: ModelSpec, run: Run) -> str:
-    """The layout of a run whose pieces are not alike: of each stage the earlier ones have a layer more."""
-    stages = lengths(spec.n_layers, run.pp, run.stages)
-    held = [[n // run.interleave + (piece < n % run.interleave) for piece in range(run.interleave)] for n in stages]
-    pieces = ["t" * n for n in chain.from_iterable(zip(*held, strict=True))]
+    """The layout of a run whose pieces are not alike."""
+    further = further_modules(spec, run)
+    held = piece_lengths(spec.n_layers, run.pp, run.interleave, further)
+    if run.stages is not None:
+        held = in_pieces(stage_lengths(spec.n_layers, run.pp, given=run.stages), run.interleave)
+    pieces = ["t" * n for n in held]
     pieces[0] = "E" + pieces[0]
-    pieces[-1] += "m" * (further_modules(spec) if run.mtp else 0) + "L"
+    pieces[-1] += "m" * further + "L"
     return "|".join(pieces)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.conditions import conditions
 from calc.memory.expert_conditions import whole_experts
+from calc.memory.stage_lengths import ENDS
 from calc.plan.question import CHOICES, IF_ASKED, Question
 from calc.spec import ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
@@ -31,8 +32,6 @@ MOST_PIECES = 20
 """Pieces of its layers that a stage holds at most."""
 ON_ONE_RANK = "selective-op"
 """Checkpointing of which nothing is known beside tensor parallelism."""
-ENDS = 2
-"""Embedding and head, which stages may hold instead of layers."""
 
 
 def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

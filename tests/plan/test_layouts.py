@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import calc
 from calc.errors import Refused
-from calc.memory.sharding import lengths
+from calc.memory.sharding import stages as stages_of
+from calc.memory.stage_lengths import lighter_ends, piece_lengths, stage_lengths
 from calc.plan.answer import record_of
 from calc.plan.checks import possible
 from calc.plan.existing import plan_of, question_of, words_of
@@ -34,7 +35,7 @@ READ = {
 def test_pieces_go_round_the_stages(text: str, pp: int) -> None:
     """The first has the layers of DeepSeek-V3 where a plan has them unasked."""
     assert read_layout(text, pp, "--layout") == READ[text, pp]
-    assert lengths(61, 8, None) == (8, 8, 8, 8, 8, 8, 8, 5)
+    assert stage_lengths(61, 8) == (8, 8, 8, 8, 8, 8, 8, 5)
 
 
 def test_pieces_that_are_no_whole_number_a_stage() -> None:
@@ -50,12 +51,44 @@ def test_a_layout_is_read_as_it_was_written(layers: int, pp: int, pieces: int) -
     assert holds == bool(cut_in_pieces(layers, np.array([float(pp)]), np.array([float(pieces)]))[0])
     if pp > layers:
         return  # which is ruled out before it is asked
-    stages = lengths(layers, pp, None)
-    assert holds == (min(stages[:-1]) >= pieces and stages[-1] >= pieces - 1)
+    dealt, ends = piece_lengths(layers, pp, pieces), bool(lighter_ends(layers, pp, pieces))
+    assert sum(dealt) == layers
+    assert holds == all(dealt[1 if ends else 0 : -1])
     if holds:
         text = layout_text(spec, Run(pp=pp, interleave=pieces))
-        assert read_layout(text, pp, "--layout") == Layout(pieces, stages, 0)
-        assert all(piece.strip("E") for piece in text.split("|"))
+        assert read_layout(text, pp, "--layout") == Layout(pieces, stage_lengths(layers, pp, pieces), 0)
+
+
+@given(st.integers(2, 100), st.integers(2, 16), st.integers(1, 8), st.integers(1, 2))
+def test_modules_that_predict_further_count_where_pieces_are_dealt(
+    layers: int, pp: int, held: int, further: int
+) -> None:
+    """The last piece has no more layers than another, and where ends are lighter all pieces are as long with what
+    stands there."""
+    dealt = piece_lengths(layers, pp, held, further)
+    assert sum(dealt) == layers
+    assert dealt[-1] <= min(dealt[1:-1], default=layers)
+    if lighter_ends(layers, pp, held, further):
+        assert {dealt[0] + 1, *dealt[1:-1], dealt[-1] + 1 + further} == {(layers + 2 + further) // (pp * held)}
+
+
+PUBLISHED = {
+    ("Et*4|(t*4|)*14tmL", 2): (61, 1),
+    ("Et*8|(t*8|)*6t*5mL", 4): (61, 1),
+    ("Et*4|(t*4|)*14tmL", 16): (61, 1),
+    ("Et|(tt|)*30mL", 8): (61, 1),
+    ("Et*4|(t*4|)*14tL", 4): (61, 0),
+    ("Et*11|t*11|t*11|t*10mL", 4): (43, 1),
+}
+"""(layout, stages) of Megatron-Bridge at 067f987d, of DeepSeek-V3, Kimi K2, DeepSeek-V4-Flash -> (layers, modules)."""
+
+
+@pytest.mark.parametrize(("text", "pp"), PUBLISHED)
+def test_layouts_that_were_published_are_those_of_plans(text: str, pp: int) -> None:
+    layers, further = PUBLISHED[text, pp]
+    read = read_layout(text, pp, "--layout")
+    assert read.stages == stage_lengths(layers, pp, read.pieces, further)
+    assert read.further == further
 
 
 @pytest.mark.parametrize(
@@ -97,14 +130,25 @@ def test_megatron_core_launches_stages_that_are_not_alike() -> None:
     assert "--num-virtual-stages" not in text
 
 
+@pytest.mark.parametrize("mtp", [False, True])
 @pytest.mark.parametrize(
-    ("pp", "pieces", "stages"), [(8, 3, None), (8, 1, None), (7, 1, None), (8, 3, (9, *(8,) * 6, 4))]
+    ("pp", "pieces", "stages"),
+    [(8, 3, None), (8, 1, None), (7, 1, None), (2, 8, None), (8, 4, None), (7, 3, None), (8, 3, (9, *(8,) * 6, 4))],
 )
-def test_a_launch_file_has_the_stages_that_were_timed(pp: int, pieces: int, stages: tuple[int, ...] | None) -> None:
-    """Those of 7 stages with one piece each would be others with embedding and head as a layer each."""
-    run = plan(pp=pp, interleave=pieces, stages=stages)
-    words = words_of(asked(), tool("megatron-core").read(written(asked(), run), "plan"))
+def test_a_launch_file_has_the_stages_that_were_timed(
+    pp: int, pieces: int, stages: tuple[int, ...] | None, mtp: bool
+) -> None:
+    """Those of 7 stages with one piece each would be others with embedding and head as a layer each. The flags for
+    these know of no modules, so that stages of 7 with three pieces each are written out with them."""
+    run = plan(pp=pp, interleave=pieces, stages=stages, mtp=mtp)
+    text = written(asked(), run)
+    words = words_of(asked(), tool("megatron-core").read(text, "plan"))
     assert (words["interleave"], words["pp"], words.get("stages")) == (pieces, pp, stages)
+    held = [sum(stage.layers.values()) for stage in stages_of(asked().spec, run)]
+    told = re.search(r"--pipeline-model-parallel-layout '?([^' ]+)", text)
+    assert (told is None) == (not mtp and (pp, pieces) == (7, 3))
+    if told is not None:
+        assert list(read_layout(told[1], pp, "").stages) == held
 
 
 def test_a_file_whose_stages_are_its_own_is_timed_with_them() -> None:

@@ -63,8 +63,20 @@ def test_the_stage_of_the_head_holds_it() -> None:
         one.stage: sum(int(other.terms[term]) - int(one.terms[term]) for term in terms)
         for one, other in zip(without, beside, strict=True)
     }
-    on_rank = MODULE - experts + experts // 32
+    on_rank = MODULE - experts + experts // 32 + 129_280 * 7168  # beside a table of tokens of its own
     assert more == dict.fromkeys(more, 0) | {"last": 18 * on_rank}
+
+
+def test_its_table_of_tokens_is_that_of_the_first_stage() -> None:
+    """Whose gradients are summed with it once a step; one stage has it once, and so have both ends under DualPipe."""
+    plain, more = both(dp=32, pp=8, ep=32, zero=1, stages=(1, 6, 9, 9, 9, 9, 9, 9))  # the last is told of
+    assert summed(more, "all_reduce") - summed(plain, "all_reduce") == 4 * 129_280 * 7168
+    for words in ({"dp": 256, "ep": 32}, {"dp": 32, "pp": 8, "ep": 32, "schedule": "dualpipe"}):
+        plain, more = both(**words)
+        added = [row.kernel for row in more.kernels if row.kernel.path == "data of the table" and row.kernel.calls]
+        assert not added
+        without, beside = (phase_ranks(DEEPSEEK, run_of(**words, mtp=mtp)) for mtp in (False, True))
+        assert int(beside[0].terms["weights"]) - int(without[0].terms["weights"]) < 2 * (MODULE + 129_280)
 
 
 def test_the_stage_of_the_head_runs_it() -> None:
@@ -83,9 +95,16 @@ def test_a_checkpoint_holds_the_module() -> None:
 
 
 def test_columns_of_plans_are_plans_alone() -> None:
-    columns = {"pp": [1, 8, 4], "dp": [256, 32, 64], "ep": [32, 32, 64], "zero": [3, 1, 0]}
+    """Those of eight stages in four pieces have 7, 8, … 8, 6 layers, of four in two 16, 16, 16, 13."""
+    columns = {
+        "pp": [1, 8, 4, 8],
+        "dp": [256, 32, 64, 32],
+        "ep": [32, 32, 64, 32],
+        "zero": [3, 1, 0, 1],
+        "interleave": [1, 1, 2, 4],
+    }
     found = step_times(DEEPSEEK, "h800", **columns, **WORDS, mtp=True)
-    for row in range(3):
+    for row in range(4):
         plan: dict[str, Any] = {name: column[row] for name, column in columns.items()}
         alone = predict(DEEPSEEK, "h800", **WORDS, mtp=True, **plan)
         assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)

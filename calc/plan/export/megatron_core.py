@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.sharding import lighter_ends
+from calc.memory.stage_lengths import further_modules, lighter_ends
 from calc.plan.export.launch import (
     Launch,
     Read,
@@ -22,7 +22,7 @@ from calc.plan.export.launch import (
     whole,
 )
 from calc.plan.launchers import launcher
-from calc.plan.layouts import further_modules, layout_text, read_layout
+from calc.plan.layouts import layout_text, read_layout
 
 SIZES = {
     "--tensor-model-parallel-size": "tp",
@@ -48,8 +48,10 @@ RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     run = launch.run
     layers, pieces = launch.question.spec.n_layers, run.pp * run.interleave
-    # Where layers alone do not come out even, embedding and head count as one each, or all pieces are written out.
-    ends = run.stages is None and bool(lighter_ends(layers, run.pp, run.interleave))
+    further = further_modules(launch.question.spec, run)
+    # Where layers alone do not come out even, embedding and head count as one each, or all pieces are written out, as
+    # they are where modules for further tokens count too.
+    ends = run.stages is None and not further and bool(lighter_ends(layers, run.pp, run.interleave))
     written = run.pp > 1 and not ends and (layers % pieces != 0 or run.stages is not None)
     for flag, field in SIZES.items():
         if field != "interleave" or (run.interleave > 1 and not written):
@@ -57,7 +59,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield PIECES, run.expert_tp
     yield from ((flag, ends) for flag in ENDS)
     yield LAYOUT, layout_text(launch.question.spec, run) if written else None
-    yield FURTHER, further_modules(launch.question.spec) if run.mtp else None
+    yield FURTHER, further or None
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
     on_host = run.offload == "optimizer"

@@ -100,9 +100,11 @@ def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held, links: Li
 
 def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size, links: Links) -> Iterator[Message]:
     """Gradients of a table that the first stage and the last have both, summed once all others are (Megatron-LM's
-    embedding group, DeepSpeed's tied layers)."""
+    embedding group, DeepSpeed's tied layers): of a tied head, and of modules that predict further tokens.
+    Under DualPipe the two are one rank's, and the table is one too (DeepSeek-V3, arXiv:2412.19437, section 3.2.1)."""
     how = number_formats(run).recipe
-    if how is None or spec.head is None or not spec.head.tied:
+    shared = run.mtp or (spec.head is not None and spec.head.tied)
+    if how is None or not shared or run.schedule == "dualpipe":
         return
     size = table_elements(spec) / run.tp * width_of(how.gradients)
     calls = at_least(run.pp, 2) * maximum(stage.first * 1, stage.last * 1)
