@@ -13,7 +13,7 @@ from calc.cli import options, plan_words
 from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Names
 from calc.cli.plan_grid import print_grid
-from calc.cli.plan_modes import print_existing, print_fewest, print_launch, print_tokens
+from calc.cli.plan_modes import held_by_none, print_existing, print_fewest, print_launch, print_tokens
 from calc.cli.plan_tables import end_as, ruled_out, tables
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
@@ -21,6 +21,7 @@ from calc.laws import DEFAULT
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.plan.export.beyond import beyond
 from calc.plan.export.registry import TOOLS, tool
 from calc.plan.launchers import launcher
 from calc.plan.minimum import least_that_works
@@ -92,8 +93,15 @@ def plan(model: ModelSpec, **given: Any) -> None:
         print_fewest(questions[0], tokens, days, top, progress, workers, fmt)
         return
     found = answer(questions, given["objective"], top, progress, workers, given["every"])
+    wider = (
+        None
+        if given["written"] is None
+        else beyond(questions, tool(given["written"]), found, given["objective"], progress, workers)
+    )
     progress.close()
     if not found.plans:
+        if wider is not None:
+            remark(held_by_none(wider, given["written"]))
         if found.listed:
             emit([], [ruled_out(found)], fmt)
         early = "interrupted before a plan that fits was found"
@@ -102,7 +110,7 @@ def plan(model: ModelSpec, **given: Any) -> None:
     if any(plan.run.offload != "none" and "offload" not in asked.fixed for plan in found.plans for asked in questions):
         remark("nothing fits with the optimizer on the GPUs: these plans keep it on the host")
     if given["written"] is not None:
-        print_launch(found.plans[0], tool(given["written"]), fmt, tokens)
+        print_launch(found.plans[0], tool(given["written"]), fmt, tokens, wider)
     elif days is not None:
         print_tokens(found, days, fmt)
     else:

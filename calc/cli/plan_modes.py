@@ -10,11 +10,13 @@ import click
 
 from calc.cli.plan_tables import UNTIL_THEN, end_as, tables
 from calc.errors import Refused
+from calc.output.notes import remark
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.answer import Answer, Plan, difference, record_of
 from calc.plan.deadline import fewest_gpus, tokens_in
 from calc.plan.existing import plan_of, question_of, words_of
+from calc.plan.export.beyond import Beyond
 from calc.plan.export.launch import LONGEST, Launch, Tool
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
@@ -23,14 +25,24 @@ from calc.units import binary, duration, si
 from calc.workers.workers import Workers
 
 
-def print_launch(best: Plan, tool: Tool, fmt: str, tokens: float | None = None) -> None:
-    """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr."""
+def print_launch(best: Plan, tool: Tool, fmt: str, tokens: float | None = None, wider: Beyond | None = None) -> None:
+    """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr, and what the file
+    lacks of a better plan of the tool's stack (wider)."""
     text = tool.write(Launch(best.question, best.run))
     if fmt == "json":
-        emit([record_of(best, best, tokens) | {"tool": tool.name, "version": tool.version, "launch": text}], [], fmt)
+        record = record_of(best, best, tokens) | {"tool": tool.name, "version": tool.version, "launch": text}
+        better = None if wider is None else record_of(wider.plan, wider.plan, tokens) | {"lacks": list(wider.lacks)}
+        emit([record | {"beyond": better}], [], fmt)
         return
     click.echo(f"note: {tool.name} {tool.version}: {_one_line(best)}", err=True)
+    if wider is not None:
+        remark(f"{held_by_none(wider, tool.name)}; {best.value / wider.plan.value - 1:.1%} better by it")
     click.echo(text, nl=False)
+
+
+def held_by_none(wider: Beyond, tool: str) -> str:
+    """That a tool's file cannot hold the best plan of its stack, and for want of what."""
+    return f"{tool} has no words for {', '.join(wider.lacks)} of the best plan of its stack: {_one_line(wider.plan)}"
 
 
 def print_existing(question: Question, tool: Tool, source: str, progress: Progress, workers: Workers, fmt: str) -> None:

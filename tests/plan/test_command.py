@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,33 @@ def test_refusals_are_one_line(run: Run, changed: dict[str, str], said: str) -> 
     assert said in err
     assert err.startswith("error: ")
     assert len(err.strip().splitlines()) == 1
+
+
+def test_what_a_launch_file_cannot_hold_is_said(run: Run) -> None:
+    """Of a file that recomputes whole layers the best that it can hold is written, and the other plan named; a tool whose file holds all that its stack runs says nothing, nor does one whose best plan is the best."""
+    long = ("llama-3-8b", "--cluster", "dgx-h100", "--gpus", "8", "--seq", "16384", "--global-batch", "16seq")
+    few = ("--at-most", "pp=1", "--at-most", "tp=1", "--at-most", "cp=1")
+    status, out, err = run("plan", *long, *few, "--as", "fsdp2")
+    assert status == 0
+    assert "RESHARD_AFTER_FORWARD" in out
+    (line,) = (each for each in err.splitlines() if "has no words for" in each)
+    lacks = "checkpointing selective-op"
+    assert re.fullmatch(rf"note: fsdp2 has no words for {lacks} of the best plan .* [\d.]+% better by it", line)
+    (own,) = records(run("plan", *long, *few, "--as", "fsdp2", "--json")[1])
+    better = own["beyond"]
+    assert better["lacks"] == [lacks]
+    assert own["plan"]["checkpointing"] == "full"
+    assert better["plan"]["checkpointing"] == "selective-op"
+    (best,) = records(run("plan", *long, *few, "--stack", "fsdp2", "--top", "1", "--json")[1])
+    assert best["seconds"] == better["seconds"] < own["seconds"]
+    for tool in ("torchtitan", "fsdp2"):
+        short = [word for word in SMALL if word not in ("--stack", "fsdp2")]
+        (own,) = records(run("plan", *short, "--as", tool, "--json")[1])
+        assert own["beyond"] is None
+
+
+def test_a_plan_that_no_launch_file_holds_is_named_where_nothing_fits(run: Run) -> None:
+    status, out, err = run("plan", *SMALL, "--as", "fsdp2", "--fix", "tp=2")
+    assert status == 1
+    assert "unsupported by the stack" in out
+    assert "note: fsdp2 has no words for tp 2" in err
