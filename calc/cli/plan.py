@@ -78,6 +78,7 @@ def plan(model: ModelSpec, **given: Any) -> None:
           --global-batch 512Ki --stack deepspeed
     """
     fmt, top, tokens, days = (given[name] for name in ("fmt", "top", "tokens", "days"))
+    plan_words.refuse_contradictions(given)
     questions = _questions(model, given)
     progress, workers = Progress(), given["workers"]
     if given["every"] and workers.keep is None:

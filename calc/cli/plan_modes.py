@@ -17,7 +17,7 @@ from calc.plan.answer import Answer, Plan, difference, record_of
 from calc.plan.deadline import fewest_gpus, tokens_in
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.beyond import Beyond
-from calc.plan.export.launch import LONGEST, Launch, Tool
+from calc.plan.export.launch import LONGEST, Launch, Tool, meant
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
 from calc.reading.files import read_text
@@ -52,9 +52,8 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
         raise Refused("--from", f"a launch file of {tool.name}", source[:80])
     read = tool.read(read_text(path, LONGEST), path.name)
     if read.unread:
-        click.echo(
-            f"note: not read, as no setting of that name is known to make a plan: {', '.join(read.unread)}", err=True
-        )
+        unread = ", ".join(meant(name, tool.known) for name in read.unread)
+        remark(f"not read, as no setting of that name is known to make a plan: {unread}")
     described = question_of(question, read)
     if len(described.gpus) != 1 or (read.gpus is None and not question.gpus):
         raise Refused("--gpus", "one number", "several")

@@ -8,10 +8,14 @@ from calc.output.notes import remark
 from calc.output.tables import Table
 from calc.plan.answer import Answer, Plan, costs, difference, tied
 from calc.plan.checks import REASONS
+from calc.plan.objective import Objective
 from calc.plan.question import short
 from calc.units import binary, duration, si
 
 SHOWN_OF_FRONT = 8
+LEAST = {"time": (), "cost": ("step cost",), "energy": ("step kWh",)}
+"""Objective -> the column of a table that says it."""
+JOULES_OF_KWH = 3.6e6
 UNTIL_THEN = "interrupted: these are the best until then"
 
 
@@ -74,8 +78,19 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
 
 def _ranked(found: Answer, named: Naming) -> Table:
     best = found.plans[0]
-    rows = [(f"{place}{'=' * tied(plan, best)}", *_row(plan, named)) for place, plan in enumerate(found.plans, 1)]
-    return Table(("", *named.columns), rows, "", "=: a tie with the first, whose interval does not tell them apart")
+    rows = [
+        (f"{place}{'=' * tied(plan, best)}", *_row(plan, named), *_least(plan, found.objective))
+        for place, plan in enumerate(found.plans, 1)
+    ]
+    note = "=: a tie with the first, whose interval does not tell them apart"
+    return Table(("", *named.columns, *LEAST[found.objective]), rows, "", note)
+
+
+def _least(plan: Plan, objective: Objective) -> tuple[str, ...]:
+    """What the best plan has the least of, where that is not its time."""
+    if objective == "time":
+        return ()
+    return (_plainly(plan.value if objective == "cost" else plan.value / JOULES_OF_KWH),)
 
 
 def _front(found: Answer, named: Naming) -> Table:

@@ -74,6 +74,42 @@ def refuse_tokens(spec: ModelSpec, words: Mapping[str, Any]) -> None:
         raise Refused("--global-batch", "Nseq, for a model that reads no tokens", words["global_batch"])
 
 
+OF_GRID = ("params", "flops", "law")
+"""Options that say what shapes may be, and nothing without --model-grid."""
+UNASKED = {
+    "--model-grid": ("written", "source", "objective", "days", "top"),
+    "--from": ("tokens", "days", "objective", "top"),
+    "--days without --gpus": ("written", "objective"),
+    "--days with --gpus": ("written", "tokens"),
+}
+"""What is asked -> options that would change nothing in it."""
+
+
+def refuse_contradictions(words: Mapping[str, Any]) -> None:
+    """Errors: Refused for options that change nothing beside others, and for several clusters where one is asked of."""
+    names = {option.name: option.opts[0] for option in click.get_current_context().command.params}
+    asked = _asked(words)
+    for name in OF_GRID if words["grid"] is None else ():
+        if given(name):
+            raise Refused(names[name], "--model-grid beside it, of whose shapes it is said", words[name])
+    for name in UNASKED[asked] if asked else ():
+        if given(name):
+            raise Refused(names[name], f"none beside {asked}, in which it changes nothing", words[name])
+    if asked not in (None, "--days with --gpus") and len(words["cluster"]) > 1:
+        raise Refused("--cluster", f"one beside {asked}", ",".join(words["cluster"]))
+
+
+def _asked(words: Mapping[str, Any]) -> str | None:
+    """What is asked beside the best plans, by the names of UNASKED."""
+    if words["grid"] is not None:
+        return "--model-grid"
+    if words["source"] is not None:
+        return "--from"
+    if words["days"] is None:
+        return None
+    return "--days without --gpus" if words["gpus"] is None else "--days with --gpus"
+
+
 class Settings(click.ParamType):
     """One NAME=VALUE."""
 

@@ -17,6 +17,7 @@ from calc.errors import Refused
 from calc.output.notes import warn_beyond
 from calc.output.tables import emit
 from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
 from calc.spec.run import Run
 from calc.time import speed_of
 from calc.time.device.speed import Speed
@@ -156,6 +157,9 @@ def _echoed(spec: ModelSpec, run: Run) -> dict[str, Any]:
 
 
 def _speed(gpu: str | None, profile: str | None, run: Run) -> Speed:
+    """The device that is timed. Errors: Refused for several, for none, and for a GPU beside a cluster of others."""
+    if run.cluster is not None and gpu is not None and load_device(gpu) != load_device(run.cluster.gpu):
+        raise Refused("--gpu", f"{run.cluster.gpu}, which {run.cluster.name} is made of, or no --cluster", gpu)
     named = run.cluster.gpu if run.cluster is not None and gpu is None and profile is None else gpu
     if (named is None) == (profile is None):
         raise Refused("--gpu", "--gpu, --profile or --cluster", "both" if named else "neither")
@@ -173,7 +177,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle |= {"source_seq"} if spec.encoder is None and (spec.audio is None or decode) else set()
     idle |= {"images"} if not spec.takes_pictures or decode else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
-    idle |= set() if decode else {"latent_reading"}
+    idle |= {"mtp"} if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)
     notes.unused(Run.model_fields.keys() - idle, run.phase)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")

@@ -91,8 +91,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     shared = any(group.shared or group.shared_block is not None for group in spec.layers)
     if not is_exactly(run.pp, 1) and (spec.towers or shared):
         yield one("pp", "1 for a model with towers or shared layers", run.pp)
-    if not is_exactly(run.pp, 1) and any(_lends(group) for group in spec.layers):
-        yield one("pp", "1 where layers read what others give beside the stream (late experts, lent latents)", run.pp)
+    if not is_exactly(run.pp, 1) and (spec.per_layer is not None or any(_lends(group) for group in spec.layers)):
+        beside = "late experts, lent keys and latents, choices of a shared indexer, inputs of their own"
+        yield one("pp", f"1 where layers read what others give beside the stream ({beside})", run.pp)
     yield from of_pictures(spec, run)
     yield from of_tiles(spec, run)
     yield from of_routers(spec, run)
@@ -106,7 +107,14 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
 def _lends(group: LayerGroup) -> bool:
     """Whether a layer and one behind it are to stand in one stage, since more than the stream leads to that."""
     late = isinstance(group.channel, Moe) and group.channel.late
-    return late or any(isinstance(mixer, Mla) and mixer.kv == "earlier" for mixer in group.mixers)
+    return late or any(_borrows(mixer) for mixer in group.mixers)
+
+
+def _borrows(mixer: object) -> bool:
+    """Whether a mixer reads keys, latents or an indexer's choice of a layer before it."""
+    if isinstance(mixer, Mla) and mixer.top_k is not None and mixer.indexer is None:
+        return True
+    return isinstance(mixer, Attention | Mla) and mixer.kv == "earlier"
 
 
 def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:

@@ -26,6 +26,7 @@ class Table(NamedTuple):
 
     spare: columns that a terminal too narrow for all is not shown, the first of them first. dotted: a column that
     begins with names such as `layers.{}.mlp.up_proj`, of which such a terminal is shown the end, from a dot on.
+    whole: a column of names that are to be copied, which are never broken.
     """
 
     columns: Sequence[str]
@@ -34,6 +35,7 @@ class Table(NamedTuple):
     note: str = ""
     spare: Sequence[str] = ()
     dotted: str = ""
+    whole: str = ""
 
 
 def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
@@ -165,7 +167,7 @@ def _fitted(tables: Sequence[Table], narrow: bool) -> str:
             shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
             shown.show_header = any(table.columns)
             for j, (column, right) in enumerate(zip(table.columns, _right_aligned(table), strict=True)):
-                whole = right or (j == 0 and _named(table))
+                whole = right or (j == 0 and _named(table)) or (column != "" and column == table.whole)
                 least = _longest_word(table) if column and column == table.dotted else None
                 side = "right" if right else "left"
                 shown.add_column(Text(column), justify=side, no_wrap=whole, overflow="fold", min_width=least)
@@ -229,10 +231,11 @@ def _least_width(tables: Sequence[Table]) -> int:
         right = _right_aligned(table)
         columns = zip(table.columns, *table.rows, strict=True)
         least = {table.dotted: _longest_word(table)} if table.dotted else {}
+        kept = [number or bool(name and name == table.whole) for name, number in zip(table.columns, right, strict=True)]
         widths.append(
             sum(
-                2 + max(least.get(column[0], 0), *(len(cell) if number else min(len(cell), 12) for cell in column))
-                for column, number in zip(columns, right, strict=True)
+                2 + max(least.get(column[0], 0), *(len(cell) if whole else min(len(cell), 12) for cell in column))
+                for column, whole in zip(columns, kept, strict=True)
             )
         )
     return max(widths, default=0)

@@ -152,7 +152,8 @@ def short_row(row: Run) -> dict[str, Any]:
 
 def _table(summary: Summary, suite: str, results: Path) -> Table:
     columns = ("status", "case", "time", "±", "predicted", "ratio", "rate", "why")
-    return Table(columns, [_row(run) for run in summary.rows], f"suite {suite}", note_of(summary, results))
+    rows, spare = [_row(run) for run in summary.rows], ("rate", "±", "predicted", "ratio")
+    return Table(columns, rows, f"suite {suite}", note_of(summary, results), spare=spare, whole="case")
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from calc.time.models.boosting import spread
 from calc.time.models.collective import COLLECTIVES, CollectiveModel
 from harness.importing.fitting import LEVEL, Imported, Wanted, fit_of
 from harness.importing.kinds import FORMATS
-from harness.importing.reading import numbers, only, read_table
+from harness.importing.reading import not_in_seconds, numbers, only, read_table
 
 if TYPE_CHECKING:
     DataFrame = Any
@@ -105,6 +105,7 @@ def _imported(table: str, op: str, name: str, frame: DataFrame, rows: _Rows, dev
 
     crossing = 1.0 if op in ("all_reduce", "send") else (rows.gpus - 1) / rows.gpus
     least = rows.size * crossing / (device.link_one_way or np.inf)
+    not_in_seconds(rows.seconds, least, table)
     possible = rows.seconds >= least
     rows = _Rows(*(column[possible] for column in rows))
     for count in sorted(set(rows.gpus)):

@@ -21,7 +21,7 @@ from calc.time.models.learned import Learned, fit_learned, fit_once
 from calc.time.models.limits import has_peak, limits_named
 from harness.importing.choosing import CALIBRATING, TESTING, chosen, tenth
 from harness.importing.kinds import Kind, milliseconds, names_of, parts_of
-from harness.importing.reading import only, read_table
+from harness.importing.reading import not_in_seconds, only, read_table
 
 if TYPE_CHECKING:
     DataFrame = Any
@@ -114,17 +114,18 @@ def rows_of(kind: Kind, frame: DataFrame, device: Device, wanted: Wanted, where:
         for i, kernel in enumerate(same["kernel_source"].value_counts().index):
             ran = same[same["kernel_source"] == kernel]
             ran = ran[ran["version"] == ran["version"].value_counts().index[0]]
-            rows = _possible(f"{name}@{kernel}" if i else name, kind, ran, device)
+            rows = _possible(f"{name}@{kernel}" if i else name, kind, ran, device, where)
             if len(rows.seconds) >= FEWEST:
                 yield rows
 
 
-def _possible(name: str, kind: Kind, frame: DataFrame, device: Device) -> Rows:
-    """Rows that a device of these limits can have measured."""
-    where = "table"
+def _possible(name: str, kind: Kind, frame: DataFrame, device: Device, where: str) -> Rows:
+    """Rows that a device of these limits can have measured. Errors: Refused for times in seconds."""
     model = kind.model.prior(limits_named(device, name.partition("@")[0]), printable(frame["kernel_source"].iloc[0]))
     shape, seconds = kind.shape(frame, where), milliseconds(frame, where) * 1e-3
-    possible = seconds >= model.physics(shape).least
+    least = model.physics(shape).least
+    not_in_seconds(seconds, least, where)
+    possible = seconds >= least
     return Rows(name, frame[possible], _at(shape, possible), seconds[possible], model, len(possible))
 
 

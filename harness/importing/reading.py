@@ -11,6 +11,8 @@ from calc.reading.tables import parse_csv, read_bytes
 
 if TYPE_CHECKING:
     DataFrame = Any
+NEAR = 0.02
+"""Part of the least time that a device can take from which on a measured time may be one; caches explain a few fold."""
 
 
 def read_table(path: Path, rows: int | None = None) -> DataFrame:
@@ -37,6 +39,16 @@ def numbers(frame: DataFrame, column: str, where: str, least: float = 1.0, most:
         place = f"{where}: row {int(frame.index[wrong[0]]) + 1}: {column}"
         raise Refused(place, f"a number from {least:g} to {most:g}", frame[column].iloc[wrong[0]][:60] or "nothing")
     return found
+
+
+def not_in_seconds(seconds: Any, least: Any, where: str) -> None:
+    """Errors: Refused for times that were read as milliseconds and half of which, and more, no device of these limits
+    comes near to, but would as seconds. seconds: as read. least: of the device."""
+    import numpy as np
+
+    if len(seconds) and np.median(seconds / least) < NEAR and np.median(1e3 * seconds / least) >= 1:
+        found = f"what must be seconds: as milliseconds, half are over {1 / NEAR:g} times faster than the device can be"
+        raise Refused(f"{where}: times", "milliseconds", found)
 
 
 def only(frame: DataFrame, column: str, wanted: str | None, option: str) -> DataFrame:

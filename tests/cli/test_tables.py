@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,9 @@ WIDTHS = st.integers(1, 4)
 def table(width: int) -> st.SearchStrategy[Table]:
     row = st.lists(CELLS, min_size=width, max_size=width)
     names = st.lists(LINES, min_size=width, max_size=width)
-    return st.builds(Table, names, st.lists(row, min_size=1, max_size=4), CELLS, CELLS, st.just(()), st.just(""))
+    return st.builds(
+        Table, names, st.lists(row, min_size=1, max_size=4), CELLS, CELLS, st.just(()), st.just(""), st.just("")
+    )
 
 
 def lines(text: str) -> list[str]:
@@ -35,3 +38,18 @@ def test_letters_of_other_widths_are_left_to_rich() -> None:
     assert tables._one_wide(plain)
     titles = ("模型", "e\u0301", "🦙", "\t")
     assert not any(tables._one_wide(plain._replace(title=title)) for title in titles)
+
+
+def test_names_that_are_to_be_copied_are_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 80 columns spare ones go, and words fold; a name that is longer than all is left to the terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for length in (36, 118):
+        case = "matmul/m=" + "1" * (length - 9)
+        rows = [("ok", case, "1.2 ms", "1.0 ms", "no memory was left for what backward makes anew")]
+        made = Table(("status", "case", "time", "predicted", "why"), rows, spare=("predicted",), whole="case")
+        text = tables._fitted([made], narrow=True)
+        assert case in text
+        assert max(map(len, lines(text))) <= max(80, length + 40)
+        assert ("not shown in 80 columns: predicted" in text) == (length > 36)
+        folded = Table(("status", "case", "time"), [("ok", case * 2, "1.2 ms")])
+        assert case * 2 not in tables._fitted([folded], narrow=True)

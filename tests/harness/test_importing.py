@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def written(folder: Path, text: str, name: str = "table.csv") -> Path:
     path = folder / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return path
+
+
+def test_seconds_in_place_of_milliseconds_are_told(tmp_path: Path) -> None:
+    """Three times faster than possible is another fault, which is told as rows that are left out."""
+    done = run(written(tmp_path, HEADER + rows(100, faster=1e3)), "--gpu", "h100-sxm")
+    assert isinstance(done.exception, Refused)
+    told = r".*table.csv: times: expected milliseconds, found what must be seconds: .* 50 times faster .*"
+    assert re.fullmatch(told, str(done.exception))
+    fast = run(written(tmp_path, HEADER + rows(100, faster=3.0)), "--gpu", "h100-sxm")
+    assert "must be seconds" not in str(fast.exception)
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])

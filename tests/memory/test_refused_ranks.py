@@ -14,13 +14,16 @@ from calc.quantities.parameters import weights
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from tests.architectures.cases_bytes import BLT
+from tests.architectures.cases_latent import LATENT_CASES as LATENT
 from tests.architectures.cases_recent import LARGE4_TEXT, RECENT
 from tests.architectures.cases_recurrent import NGRAMS, QWEN4
 from tests.architectures.cases_text import TEXT
+from tests.architectures.cases_vision import FULL, GEMMA4_TEXT, SLIDING
 from tests.saved.test_readings import CONFIGS
 
 FIELDS = ("tp", "pp", "cp")
 SPEECH = {"architectures": ["SeamlessM4Tv2ForSpeechToText"]}
+GEMMA4_LENT = {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 2, "layer_types": [SLIDING, FULL] * 3}
 MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Swin": (from_config({"model_type": "swin"}), FIELDS),
     "SAM 2": (from_config({"model_type": "sam2"}), FIELDS),
@@ -47,6 +50,9 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
         from_config({"model_type": "seamless_m4t_v2", **TEXT["seamless_m4t_v2"][0], **SPEECH}),
         ("pp", "cp"),
     ),
+    "Gemma 3n": (from_config({"model_type": "gemma3n_text", **RECENT["gemma3n_text"][0]}), ("pp",)),
+    "Gemma 4": (from_config({"model_type": "gemma4_text", **GEMMA4_TEXT, **GEMMA4_LENT}), ("pp",)),
+    "GLM-5.2": (from_config({"model_type": "glm_moe_dsa", **LATENT["glm_moe_dsa"][1]}), ("pp",)),
 }
 """Model -> of two ranks each, those that are refused."""
 KINDS = {
@@ -83,3 +89,13 @@ def test_windows_say_nothing_of_ranks_that_are_refused(family: str) -> None:
     within = [weight.shard for path, weight, _ in weights(spec) if ".attention." in path]
     assert len(within) > 4 * 4
     assert set(within) == {None}
+
+
+def test_layers_that_lend_nothing_stand_on_several_stages() -> None:
+    """Gemma 4 without borrowed keys and without inputs of layers, GLM-5 with an indexer in every layer."""
+    alone: dict[str, Any] = {"hidden_size_per_layer_input": 0}
+    run = Run(phase="training", batch=2, seq=32, micro_batches=2, pp=2)
+    check(from_config({"model_type": "gemma4_text", **GEMMA4_TEXT, **alone}), run)
+    check(from_config({"model_type": "glm_moe_dsa", **LATENT["glm_moe_dsa"][0]}), run)
+    with pytest.raises(Refused, match="inputs of their own"):
+        check(from_config({"model_type": "gemma4_text", **GEMMA4_TEXT}), run)

@@ -217,6 +217,18 @@ def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> Non
         ({"--as": "slurm"}, "--as: expected one of"),
         ({"--as": "torchtitan"}, "--stack: expected torchtitan"),
         ({"--from": "x"}, "--as: expected the tool that --from is a file of"),
+        ({"--params": "1B"}, "--params: expected --model-grid beside it"),
+        ({"--flops": "1e20"}, "--flops: expected --model-grid beside it"),
+        ({"--law": "kaplan"}, "--law: expected --model-grid beside it"),
+        ({"--model-grid": "n_layers=12", "--params": "1B", "--days": "1"}, "--days: expected none beside --model-grid"),
+        ({"--model-grid": "n_layers=12", "--as": "fsdp2"}, "--as: expected none beside --model-grid"),
+        ({"--from": "x", "--as": "fsdp2", "--tokens": "1B"}, "--tokens: expected none beside --from"),
+        ({"--days": "1", "--as": "fsdp2"}, "--as: expected none beside --days with --gpus"),
+        ({"--days": "1", "--tokens": "1B"}, "--tokens: expected none beside --days with --gpus"),
+        (
+            {"--cluster": "dgx-h100,dgx-b200", "--model-grid": "n_layers=12", "--params": "1B"},
+            "--cluster: expected one beside --model-grid, found dgx-h100,dgx-b200",
+        ),
     ],
 )
 def test_refusals_are_one_line(run: Run, changed: dict[str, str], said: str) -> None:
@@ -233,7 +245,8 @@ def test_refusals_are_one_line(run: Run, changed: dict[str, str], said: str) -> 
 
 
 def test_what_a_launch_file_cannot_hold_is_said(run: Run) -> None:
-    """Of a file that recomputes whole layers the best that it can hold is written, and the other plan named; a tool whose file holds all that its stack runs says nothing, nor does one whose best plan is the best."""
+    """Of a file that recomputes whole layers the best that it can hold is written, and the other plan named; one whose
+    file holds all that its stack runs says nothing, nor does one whose best plan is the best."""
     long = ("llama-3-8b", "--cluster", "dgx-h100", "--gpus", "8", "--seq", "16384", "--global-batch", "16seq")
     few = ("--at-most", "pp=1", "--at-most", "tp=1", "--at-most", "cp=1")
     status, out, err = run("plan", *long, *few, "--as", "fsdp2")
@@ -260,3 +273,30 @@ def test_a_plan_that_no_launch_file_holds_is_named_where_nothing_fits(run: Run) 
     assert status == 1
     assert "unsupported by the stack" in out
     assert "note: fsdp2 has no words for tp 2" in err
+
+
+def test_misspelt_flags_of_a_launch_file_are_told(run: Run, tmp_path: Path) -> None:
+    """A letter less, or other dashes; a flag that is like none is named alone."""
+    file = tmp_path / "launch.sh"
+    flags = "--micro-batch-size 4 --tensor-model-paralel-size 2 --context_parallel_size 2 --train-iters 10"
+    file.write_text(f"torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py {flags}")
+    asked = [word for word in SMALL if word not in ("--stack", "fsdp2")]
+    status, _, err = run("plan", *asked, "--as", "megatron-core", "--from", str(file))
+    assert status == 0
+    (line,) = (each for each in err.splitlines() if each.startswith("note: not read"))
+    assert "--tensor-model-paralel-size (did you mean --tensor-model-parallel-size?)" in line
+    assert "--context_parallel_size (did you mean --context-parallel-size?)" in line
+    assert line.endswith(", --train-iters")
+
+
+@pytest.mark.parametrize(("objective", "column"), [("cost", "step cost"), ("energy", "step kWh")])
+def test_what_is_minimised_has_a_column(run: Run, objective: str, column: str) -> None:
+    """8 GPUs at 2 an hour; at 700 W each."""
+    asked = (*SMALL, "--top", "2", "--price", "2/h", "--objective", objective)
+    (each, _) = records(run("plan", *asked, "--json")[1])
+    worth = each["seconds"] / 3600 * 8 * (2 if objective == "cost" else 0.7)
+    _, out, _ = run("plan", *asked)
+    (header,) = (line for line in out.splitlines() if line.rstrip().endswith(column))
+    first = out.splitlines()[out.splitlines().index(header) + 1]
+    assert float(first.split()[-1]) == pytest.approx(worth, rel=1e-3)
+    assert column not in run("plan", *SMALL, "--top", "2")[1]

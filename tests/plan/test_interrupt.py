@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,25 @@ def test_part_of_a_search_is_marked(run: Run, stopped: list[Impatient], more: tu
     assert len(out) > 100
     assert f"note: {MARK}\n" in err
     assert (MARK in out) == (more in ((), ("--days", "3")))
+
+
+def test_a_launch_file_is_told_beside_the_best_until_then(run: Run, stopped: list[Impatient], tmp_path: Path) -> None:
+    """What the file's own plan costs does not hang on the search; what is better is the best of what was looked at."""
+    file = tmp_path / "spread.py"
+    plan = "GPUS = 8\nSEQUENCE = 1024\nMICRO_BATCH = 1\nMICRO_BATCHES = 8\nCHECKPOINTING = 'full'\n"
+    file.write_text(plan)
+    asked = (*(word for word in SMALL if word not in ("--stack", "fsdp2")), "--as", "fsdp2", "--from", str(file))
+    stopped.append(Impatient(1, 1))
+    status, out, err = run(*asked)
+    assert status == 130
+    assert re.search(r"^this file +dp8 zero3 1×8 full on 8 GPUs", out, re.M)
+    assert re.search(r"^the best until then +dp8 ", out, re.M)
+    assert f"note: {MARK}\n" in err
+    stopped.append(Impatient(0, 0))
+    status, out, err = run(*asked)
+    assert status == 0
+    assert re.search(r"^the best +dp8 ", out, re.M)
+    assert MARK not in err
 
 
 def test_numbers_of_gpus_that_were_not_tried_are_not_ruled_out(run: Run, stopped: list[Impatient]) -> None:

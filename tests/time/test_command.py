@@ -120,3 +120,25 @@ def test_names_of_ops_are_cut_at_a_dot_alone(run: Run, monkeypatch: pytest.Monke
         assert name in whole or (name.startswith("….") and any(path.endswith(name[1:]) for path in whole))
     if width >= 80:
         assert max(map(len, rows[: len(shown)])) <= width
+
+
+def test_a_gpu_beside_a_cluster_of_others_is_refused(run: Run) -> None:
+    asked = ("predict", "gpt2", "--phase", "training", "--cluster", "dgx-h100", "--gpus", "8", "--gpu")
+    told = "error: --gpu: expected h100-sxm, which dgx-h100 is made of, or no --cluster, found h200\n"
+    assert run(*asked, "h200") == (2, "", told)
+    assert run(*asked, "h100-sxm")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("training", "memory leaves out what modules that predict further tokens keep for backward"),
+        ("prefill", "memory leaves out what modules that predict further tokens hold: their weights, cache and"),
+        ("decode", "note: --mtp changes nothing in decode"),
+    ],
+)
+def test_what_memory_leaves_out_of_further_tokens_is_said(run: Run, phase: str, said: str) -> None:
+    words = ("--dp", "8", "--ep", "8") if phase == "training" else ("--tp", "8", "--dtype", "fp8")
+    status, out, err = run("predict", "deepseek-v3", "--gpu", "h200", "--phase", phase, "--mtp", *words)
+    assert status == 0
+    assert said in " ".join((out + err).split())

@@ -81,4 +81,5 @@ def _read(text: str, where: str) -> Read:
     return Read(words, None, whole(found, "num_processes", where), unread)
 
 
-ACCELERATE = Tool("accelerate", "1.15.0", SOURCE, "fsdp2", "fsdp2-alone", _write, _read)
+NAMES = (*KNOWN, *(f"fsdp_config.{name}" for name in FSDP))
+ACCELERATE = Tool("accelerate", "1.15.0", SOURCE, "fsdp2", "fsdp2-alone", _write, _read, NAMES)

@@ -16,7 +16,6 @@ from calc.spec.run import Run
 from calc.workers.job import Progress
 from calc.workers.workers import HERE, Workers
 
-
 WORTH = 0.0005
 """Part by which that plan beats what the file can hold, at least: less would be told as nothing."""
 

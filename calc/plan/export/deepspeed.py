@@ -89,4 +89,9 @@ def _checkpointing(found: dict[str, Any], where: str) -> dict[str, Any]:
     return {"checkpointing": "full"} | ({"offload": "activations"} if its.get("cpu_checkpointing") else {})
 
 
-DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", _write, _read)
+NAMES = (
+    *KNOWN,
+    *(f"zero_optimization.{name}" for name in ZERO),
+    *(f"activation_checkpointing.{name}" for name in CHECKPOINTS),
+)
+DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", _write, _read, NAMES)

@@ -16,6 +16,8 @@ CORE = "core_attn"
 """Attention's core, as Megatron-Core calls it."""
 LONGEST = 2**20
 """Characters of a launch file that are read."""
+ALIKE = 0.9
+"""How alike two settings' names are, of 1, where one is taken for the other misspelt."""
 
 
 class Launch(NamedTuple):
@@ -58,7 +60,7 @@ class Read(NamedTuple):
 
 class Tool(NamedTuple):
     """One tool. version, source: what its fields are held to. stack: whose time its plans have. launcher: what it can
-    launch, by the names of calc/data/launchers.toml."""
+    launch, by the names of calc/data/launchers.toml. known: names of the settings that are read of its files."""
 
     name: str
     version: str
@@ -67,6 +69,16 @@ class Tool(NamedTuple):
     launcher: str
     write: Callable[[Launch], str]
     read: Callable[[str, str], Read]
+    known: tuple[str, ...]
+
+
+def meant(name: str, known: Collection[str]) -> str:
+    """A setting that is not read, with a hint where it looks like one that is, but for a letter or two."""
+    from difflib import get_close_matches
+
+    plain = {each.replace("_", "-"): each for each in known}
+    close = get_close_matches(name[:80].replace("_", "-"), plain, n=1, cutoff=ALIKE)
+    return f"{name} (did you mean {plain[close[0]]}?)" if close else name
 
 
 def torchrun(launch: Launch, program: str) -> str:

@@ -110,9 +110,8 @@ def _read(text: str, where: str) -> Read:
         words["expert_tp"] = pieces
     if (seq := whole(found, "--seq-length", where)) is not None:
         words["seq"] = seq
-    known = {*SIZES, *RELATED}
     gpus = _gpus(found, where)
-    unread = tuple(name for name in found if name not in known)
+    unread = tuple(name for name in found if name not in NAMES)
     ends = sum(name in found for name in ENDS)
     layers = None
     if words["checkpointing"] == "full":
@@ -192,6 +191,14 @@ def _gpus(found: dict[str, str], where: str) -> int | None:
     return None if nodes is None or each is None else nodes * each
 
 
+NAMES = (*SIZES, *RELATED)
 MEGATRON_CORE = Tool(
-    "megatron-core", "core_r0.13.0", launcher("megatron-core").source, "megatron-core", "megatron-core", _write, _read
+    "megatron-core",
+    "core_r0.13.0",
+    launcher("megatron-core").source,
+    "megatron-core",
+    "megatron-core",
+    _write,
+    _read,
+    NAMES,
 )

@@ -103,7 +103,7 @@ def _read(text: str, where: str) -> Read:
     words["recipe"] = one_of(found, FP8, {"None": "bf16-master", "null": "bf16-master", "hybrid": "fp8"}, "None", where)
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
     gpus = None if nodes is None or each is None else nodes * each
-    unread = tuple(sorted(found.keys() - {*SIZES, *ENDS, *READ, *NOT_DESCRIBED}))
+    unread = tuple(sorted(found.keys() - set(NAMES)))
     ends = sum(one_of(found, name, TRUTH, "False", where) for name in ENDS)
     layers = None
     if words["checkpointing"] == "full":
@@ -112,4 +112,5 @@ def _read(text: str, where: str) -> Read:
     return Read(words, sequences, gpus, unread, ends=ends, checkpointed=layers)
 
 
-NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", _write, _read)
+NAMES = (*SIZES, *ENDS, *READ, *NOT_DESCRIBED)
+NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", _write, _read, NAMES)

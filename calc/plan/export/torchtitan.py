@@ -108,8 +108,11 @@ def _read(text: str, where: str) -> Read:
     words["recipe"] = "bf16-fsdp"
     nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
     gpus = None if nodes is None or each is None else nodes * each
-    unread = tuple(name for name in found if name not in {*SIZES, *READ})
+    unread = tuple(name for name in found if name not in NAMES)
     return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, piece, ends)
 
 
-TORCHTITAN = Tool("torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", "torchtitan", _write, _read)
+NAMES = (*SIZES, *READ)
+TORCHTITAN = Tool(
+    "torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", "torchtitan", _write, _read, NAMES
+)

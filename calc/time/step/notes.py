@@ -65,8 +65,9 @@ def _kernel(row: Row, speed: Speed) -> str:
 def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     """One sentence each; rows: every kernel of the prediction."""
     found = []
-    if run.trains and run.mtp:
-        found.append("memory leaves out what modules that predict further tokens keep for backward")
+    if run.mtp and run.phase != "decode":
+        what = "keep for backward" if run.trains else "hold: their weights, cache and what is live in them"
+        found.append(f"memory leaves out what modules that predict further tokens {what}")
     if run.trains and run.gpus > CHECKED:
         found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
     if speed.rests == "datasheet":
