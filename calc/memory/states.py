@@ -33,6 +33,7 @@ class States:
     buffer: what gathering is received in, for a moment a second copy: the root's, or that of both layers.
     waiting: gradients that wait between micro-batches: those kept, but in a pipeline with ZeRO-2 or 3 whole ones in the
         format they are summed in, which FSDP2 divides after the last micro-batch.
+    root_gradients: of `waiting`, in a pipeline those of what stands outside layers.
     reduced, root_reduced: from ZeRO-2 on, gradients of one layer and of the root unit before they are divided, in the
         weights' format, and their copy in the format that is reduced.
     layer_gradients, end_gradients: below ZeRO-2, those of the largest layer and of what follows all layers.
@@ -53,6 +54,7 @@ class States:
     following: Size
     buffer: Size
     waiting: Size
+    root_gradients: Size
     reduced: Size
     root_reduced: Size
     layer_gradients: Size
@@ -165,6 +167,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         following=either(pipeline, 0, gathers * gathered * following),
         buffer=gathers * gathered * maximum(units.root, layer + following),
         waiting=either(pipeline, gradients + divides * (trained * _bytes(how.gradients) - gradients), gradients),
+        root_gradients=units.root_trained * _bytes(how.gradients),
         reduced=divides * layer_trained * reduced,
         root_reduced=divides * units.root_trained * reduced,
         layer_gradients=(1 - divides) * layer_trained * _bytes(how.gradients),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calc.memory.activations import Activations, activations, check_adapter
 from calc.memory.conditions import check
 from calc.memory.rank import Rank
 from calc.memory.sharding import Stage, held_stages
 from calc.memory.states import States, states
-from calc.sizes import Size, ceil_div, maximum
+from calc.sizes import Size, at_least, ceil_div, is_exactly, maximum, minimum
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
@@ -87,10 +88,10 @@ def _rank(run: Run, stage: Stage, own: States, live: Activations) -> TrainingRan
         "activations": live.total,
         "logits": ceil_div(live.logits, run.loss_chunks),
     }
-    return TrainingRank(stage.name, terms, _moments(own, live, run), own, live, run)
+    return TrainingRank(stage.name, terms, _moments(own, live, run, stage), own, live, run)
 
 
-def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Size]]:
+def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str, dict[str, Size]]:
     """What is live at the moments that can be the highest.
 
     Between them memory rises or falls steadily: layer by layer, activations go and gradients come.
@@ -102,13 +103,17 @@ def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Si
     first layer: the other layers' activations gone, their gradients there.
     reduction: under ZeRO-2 and 3 the root unit is reduced last; in a pipeline all units are, after the last
         micro-batch.
+    next piece, last piece: once a stage of a pipeline has gone forward with all, backward of the first micro-batch that
+        brings gradients of a further piece, and of the last one: activations of those before are gone. Between the two
+        both change by as much from piece to piece.
     Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs.
     """
     gathered = own.weights + own.open
     both = gathered + own.unit + own.following
-    several = run.accumulates
-    before = own.waiting * several
-    fresh = (own.layer_gradients + own.end_gradients) * (1 - several)
+    back = _gone_back(run, stage)
+    before = own.waiting * run.accumulates if back is None else back.gradients(own, back.touched)
+    first = 1 - run.accumulates if back is None else 1 - at_least(back.touched, stage.chunks)
+    fresh = (own.layer_gradients + own.end_gradients) * first
     again = live.again + 2 * live.widest
     logits, scratch = (ceil_div(each, run.loss_chunks) for each in (live.logits, live.scratch))
 
@@ -126,14 +131,58 @@ def _moments(own: States, live: Activations, run: Run) -> dict[str, dict[str, Si
 
     second: dict[str, dict[str, Size]] = {}
     if run.offload == "activations":
-        there = own.waiting - own.layer_gradients * (1 - several) + own.reduced
+        there = own.waiting - own.layer_gradients * first + own.reduced
         second["backward, second layer"] = moment(both, there, live.total, 0, again)
+    later: dict[str, dict[str, Size]] = {}
+    if back is not None and not is_exactly(back.touched, stage.chunks):
+        for name, piece in (("backward, next piece", back.touched + 1), ("backward, last piece", stage.chunks)):
+            kept = live.outside + ceil_div(live.layers * back.left(stage, piece), stage.held)
+            later[name] = moment(both, back.gradients(own, piece) + own.reduced, kept, 0, again)
     return {
         "forward": moment(both, before, live.total, logits),
         "loss": moment(gathered + own.unit, before, live.total, logits, scratch),
         "backward, last layer": moment(both, before + fresh + own.reduced, live.total, 0, again),
         **second,
+        **later,
         "backward, first layer": moment(both, own.waiting + own.reduced, live.outside, 0, again),
         "reduction": moment(gathered, own.waiting + maximum(own.reduced, own.root_reduced)),
         "optimizer step": moment(own.weights, own.gradients, temporaries=own.update),
     }
+
+
+class _GoneBack(NamedTuple):
+    """How a stage of a pipeline goes back: with one piece of its layers for as many micro-batches as there are stages
+    (`group`), and then with the piece before. pieces: of the stage; share: of its layers, the most that one has.
+    before: pieces of micro-batches that it went back with by the last time that it keeps the most. touched: pieces of
+    the stage among them, whose gradients are there."""
+
+    pieces: Size
+    share: tuple[Size, Size]
+    group: Size
+    before: Size
+
+    @property
+    def touched(self) -> Size:
+        return minimum(self.pieces, ceil_div(self.before, self.group))
+
+    def gradients(self, own: States, touched: Size) -> Size:
+        """Bytes of those of so many pieces, and from the first on of what stands outside layers."""
+        each = ceil_div((own.waiting - own.root_gradients) * self.share[0], maximum(self.share[1], 1))
+        return minimum(own.waiting, own.root_gradients * at_least(touched, 1) + each * touched)
+
+    def left(self, stage: Stage, piece: Size) -> Size:
+        """Pieces of micro-batches that are in flight once the first of them has gone back through so many."""
+        gone = (piece - 1) * self.group + 1 - self.before
+        return maximum(stage.held - maximum(gone, 0), 0)
+
+
+def _gone_back(run: Run, stage: Stage) -> _GoneBack | None:
+    """How a stage goes back, where gradients appear as it does: in pipelines that go forward first, under stacks that
+    keep none from step to step. Those whose products add to gradients have buffers of all from the start
+    (Megatron-Core's ParamAndGradBuffer); of DualPipe, which goes back early, it is not told."""
+    lasting = run.stack is not None and run.stack.accumulates
+    if is_exactly(run.pp, 1) or run.schedule == "dualpipe" or lasting:
+        return None
+    layers, passes = sum(stage.layers.values()), run.micro_batches_a_step
+    before = maximum(passes * stage.chunks - stage.held, 0)
+    return _GoneBack(stage.chunks, (ceil_div(layers, stage.chunks), layers), minimum(run.pp, passes), before)
