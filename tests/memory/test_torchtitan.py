@@ -73,9 +73,10 @@ def test_within_ten_percent(
         ("70B", "FSDP32 TP8", "2D compile Float8", COMPILED.changed(dp=32, tp=8), 16, -0.151),
         # The number of micro-batches is not published: 8, as many as stages, is torchtitan's default. Not counted are
         # what torch.distributed.pipelining holds between stages, a tensor for each micro-batch to receive into, one for
-        # its gradient, and its result, and here all logits of the last stage until the step's end.
-        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=8), 4, -0.167),
-        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=2, cp=4), 1, -0.108),
+        # its gradient, and its result, and here all logits of the last stage until the step's end; Meta's own pipeline,
+        # which frees these (arXiv:2407.21783, section 3.3.2), ran Llama 3 405B where they would not have fitted.
+        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=8), 4, -0.209),
+        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=2, cp=4), 1, -0.153),
     ],
 )
 def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Run, batch: int, error: float) -> None:
