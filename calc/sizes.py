@@ -77,6 +77,11 @@ def ratio(a: Size, b: Size) -> Size:
     return exact_div(a, b)
 
 
+def as_int(n: Size) -> Size:
+    """n as an int where it is a fraction that is whole."""
+    return n.numerator if isinstance(n, Fraction) and n.denominator == 1 else n
+
+
 def ceil_div(a: Size, b: Size) -> Size:
     """The smallest whole number that is at least `a / b`; a itself, a whole number, where b is the int 1."""
     if type(b) is int and b == 1:

@@ -22,6 +22,7 @@ SYMBOLS = (
     Symbol("d_head", "d_h", "elements", "width of one attention head"),
     Symbol("d_ff", "d_{ff}", "elements", "inner width of the feed-forward block"),
     Symbol("n_experts", "E", "experts", "routed experts in a layer"),
+    Symbol("n_keys", "E_k", "keys", "halves of keys of each of two kinds, which experts are retrieved by"),
     Symbol("n_zero", "E_0", "experts", "experts in a layer that give back what they read"),
     Symbol("top_k", "k", "experts", "routed experts that one token visits"),
     Symbol("d_expert", "d_e", "elements", "inner width of one routed expert"),

@@ -14,7 +14,7 @@ from calc.errors import Refused, did_you_mean
 from calc.quantities.flops import of_last, recomputed
 from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
-from calc.sizes import Size, is_exactly, quotient
+from calc.sizes import Size, as_int, is_exactly, quotient
 from calc.spec import ModelSpec
 from calc.spec.load import Load
 from calc.spec.run import Phase, Run
@@ -184,7 +184,7 @@ def _elements(spec: ModelSpec, query: Run, *, active: bool = False, trainable: b
     for _, weight, leaf in weights(spec, mtp=query.mtp):
         if weight.trainable or not trainable:
             copies = leaf.active if active else leaf.copies
-            yield leaf, leaf.component or weight.component, weight.elements * copies
+            yield leaf, leaf.component or weight.component, as_int(weight.elements * copies)
 
 
 def _flops(spec: ModelSpec, query: Run) -> Iterable[Amount]:

@@ -34,6 +34,7 @@ from calc.spec import (
     Queries,
     ResNet,
     Restored,
+    RetrievedExperts,
     RgLru,
     Rwkv4,
     Rwkv7,
@@ -87,6 +88,7 @@ MIXERS: dict[type[Node], Program] = {
 CHANNELS: dict[type[Node], Program] = {
     Mlp: Program("mlp", "mlp", "mlp.dense"),
     Moe: Program("moe", "mlp", "moe.moe"),
+    RetrievedExperts: Program("mlp", "shared_expert", "retrieved.retrieved_experts"),
 }
 """What acts on each token alone."""
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import get_args
 
 from calc.blocks.build import weighed
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, as_int, exact_div
 from calc.spec import ModelSpec
 from calc.trace.op import Component, Weight
 from calc.trace.part import Leaf, leaves
@@ -52,7 +52,7 @@ def parameters(spec: ModelSpec, *, active: bool = False, trainable: bool = False
     for _, weight, leaf in weights(spec, mtp=mtp):
         if trainable and not weight.trainable:
             continue
-        elements = weight.elements * (leaf.active if active else leaf.copies)
+        elements = as_int(weight.elements * (leaf.active if active else leaf.copies))
         component = leaf.component or weight.component
         totals[component] = totals.get(component, 0) + elements
     return {name: totals[name] for name in get_args(Component) if name in totals}

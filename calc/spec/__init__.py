@@ -41,6 +41,7 @@ from calc.spec.projector import Dense, Projector
 from calc.spec.pyramid import Pyramid
 from calc.spec.residual import Residual
 from calc.spec.restored import Restored
+from calc.spec.retrieved import RetrievedExperts
 from calc.spec.rg_lru import RgLru
 from calc.spec.rope import Plane, Rope, RopeScaling
 from calc.spec.rwkv4 import Rwkv4
@@ -137,6 +138,7 @@ __all__ = [
     "ResNet",
     "Residual",
     "Restored",
+    "RetrievedExperts",
     "RgLru",
     "Rope",
     "RopeScaling",

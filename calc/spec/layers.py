@@ -17,6 +17,7 @@ from calc.spec.funnel import Halved
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.ngrams import NGrams
 from calc.spec.residual import Residual
+from calc.spec.retrieved import RetrievedExperts
 from calc.spec.shared_block import SharedBlock
 from calc.spec.windows import Merge, PooledAttention
 
@@ -30,7 +31,10 @@ say."""
 Placement = Literal["pre", "post", "output", "sandwich", "parallel", "parallel-two-norms"]
 
 
-Channel = Annotated[Annotated[Mlp, Tag("mlp")] | Annotated[Moe, Tag("moe")], kind_or("mlp")]
+Channel = Annotated[
+    Annotated[Mlp, Tag("mlp")] | Annotated[Moe, Tag("moe")] | Annotated[RetrievedExperts, Tag("retrieved")],
+    kind_or("mlp"),
+]
 
 
 class LayerGroup(Node):

@@ -32,6 +32,7 @@ from calc.spec import (
     Queries,
     ResNet,
     Restored,
+    RetrievedExperts,
     RgLru,
     Rwkv4,
     Rwkv7,
@@ -62,6 +63,7 @@ from reference_models.blocks.page_attention import OnPage
 from reference_models.blocks.parallel import SideBySide
 from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.restored import RestoredPatches
+from reference_models.blocks.retrieved import WithRetrieved
 from reference_models.blocks.rg_lru import RgLruMixer
 from reference_models.blocks.rwkv4 import Rwkv4Mixer
 from reference_models.blocks.rwkv7 import Rwkv7Mixer
@@ -94,7 +96,11 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
 }
 """(spec, d_model) -> module with a `name`, `new_cache(length)` and `forward(x, step, cache)`."""
 
-CHANNELS: dict[type[Node], Callable[..., nn.Module]] = {Mlp: FeedForward, Moe: MixtureOfExperts}
+CHANNELS: dict[type[Node], Callable[..., nn.Module]] = {
+    Mlp: FeedForward,
+    Moe: MixtureOfExperts,
+    RetrievedExperts: WithRetrieved,
+}
 """(spec, d_model) -> module with a `name` and `forward(x, step)`."""
 
 FRONTS: dict[type[Node], Callable[..., nn.Module]] = {

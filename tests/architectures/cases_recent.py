@@ -117,6 +117,10 @@ RECENT: dict[str, tuple[dict[str, Any], ...]] = {
         PLAIN | {"keep_window_size": 7},
         PLAIN | {"num_key_value_heads": None, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
         PLAIN | {"sliding_window": 6, "keep_window_size": 4},
+        PLAIN | {"keep_window_size": 38, "is_moe": True, "num_experts": 30, "num_experts_per_tok": 4},
+        PLAIN
+        | {"keep_window_size": 38, "is_moe": True, "num_experts": 16, "num_experts_per_tok": 16, "mlp_bias": True}
+        | {"hidden_act": "gelu"},
     ),
     "zaya": (
         ZAYA,

@@ -126,6 +126,8 @@ IN_LAYER: tuple[Rule, ...] = (
     ({"jetmoe"}, r"mlp\.input_linear\.weight", ("moe.experts.*.gate_proj.weight", "moe.experts.*.up_proj.weight")),
     ({"jetmoe"}, r"mlp\.output_linear\.weight", ("moe.experts.*.down_proj.weight",)),
     ({"diffllama"}, r"self_attn\.(lambda_[qk][12])", (r"attention.difference.\1",)),
+    (DOGE, r"mlp\.router_gate\.weight", ("mlp.router.weight",)),
+    (DOGE, r"mlp\.(down|up)_embed\.weight", (r"mlp.retrieved.\1.weight",)),
     (DOGE, r"input_residual", ("attention_kept.weight",)),
     (DOGE, r"post_attention_residual", ("channel_kept.weight",)),
     (DOGE, r"self_attn\.A", ("attention.dynamic_mask.decay",)),

@@ -297,7 +297,7 @@ def test_longcat_flash_as_published() -> None:
         ("exaone_moe", EXAONE | {"sliding_window": None}, "sliding_window"),
         ("afmoe", AFMOE | {"attention_bias": True}, "attention_bias"),
         ("afmoe", AFMOE | {"sliding_window": None}, "sliding_window"),
-        ("doge", BASE | {"is_moe": True}, "is_moe"),
+        ("doge", BASE | {"is_moe": True, "num_experts": 60, "num_experts_per_tok": 50}, "num_experts_per_tok"),
         ("hy_v4", HY4 | {"swiglu_limit": 0}, "limit"),
         ("step3p5", STEP | {"hidden_act": "gelu"}, "hidden_act"),
         ("step3p5", STEP | {"gating": "per-value"}, "gating"),
