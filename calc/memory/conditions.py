@@ -15,6 +15,7 @@ from calc.memory.layer_conditions import (
     of_patches_of_bytes,
     of_pictures,
     of_routers,
+    of_shorter,
     of_tiles,
 )
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
@@ -99,6 +100,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     yield from of_routers(spec, run)
     yield from of_batch_norms(spec, run)
     yield from of_patches_of_bytes(spec, run)
+    yield from of_shorter(spec, run)
     yield from of_halved_texts(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)

@@ -21,8 +21,6 @@ def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield one("cp", "1 where queries and keys are convolved with those before, which ranks do not pass on", run.cp)
     if any(isinstance(getattr(mixer, "indexer", None), BlockIndexer) for mixer in mixers):
         yield one("cp", "1 where an indexer chooses among means of keys, which ranks do not pass on", run.cp)
-    if any(group.shortened is not None for stack in spec.stacks for group in stack.layers):
-        yield one("cp", "1 where a sequence becomes shorter between layers, of which ranks have no whole steps", run.cp)
     if any(group.ngrams is not None for group in spec.layers):
         yield one("cp", "1 beside hashed n-grams, whose first tokens are another rank's", run.cp)
     if any(getattr(mixer, "merged", False) for mixer in mixers):
@@ -57,6 +55,13 @@ def of_batch_norms(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if any(group.norm.kind == "batchnorm" for stack in spec.stacks for group in stack.layers):
         # Ranks that have a part of the vectors would sum up their means and squares.
         yield from _ones(run, ("tp", "cp"), "a model with norms over a batch, whose ranks are not written down")
+
+
+def of_shorter(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of sequences that become shorter between layers. Errors: Refused where no size could fulfil one."""
+    if any(group.shortened is not None for stack in spec.stacks for group in stack.layers):
+        # Stages would send vectors of different lengths, and ranks of a sequence have no whole steps.
+        yield from _ones(run, ("pp", "cp"), "a model whose sequences become shorter between layers")
 
 
 def of_patches_of_bytes(spec: ModelSpec, run: Run) -> Iterator[Condition]:

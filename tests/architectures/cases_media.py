@@ -75,6 +75,7 @@ W2V_BERT = {
     "conv_depthwise_kernel_size": 5,
     "classifier_proj_size": 9,
 }
+ADAPTED = {"add_adapter": True, "use_intermediate_ffn_before_adapter": True}
 PARAKEET = {
     "vocab_size": 17,
     "encoder_config": {
@@ -293,6 +294,8 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
             {"position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 3},
             {"position_embeddings_type": None, "num_hidden_layers": 3},
             {"left_max_position_embeddings": 30, "right_max_position_embeddings": 1},
+            ADAPTED,
+            ADAPTED | {"num_adapter_layers": 2, "adapter_act": "gelu", "adapter_stride": 3},
         ),
     ),
     "parakeet_ctc": (

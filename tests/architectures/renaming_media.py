@@ -351,6 +351,24 @@ CONFORMER = (
     )
 )
 
+_HALVES = {"residual_layer_norm": "residual_norm", "self_attn_layer_norm": "attention_norm"}
+_HALVES |= {"residual_conv": "residual_conv", "self_attn_conv": "attention_conv"}
+_HALVES |= {r"self_attn\.linear_(?P<p>[qkv])": r"attention.\g<p>_proj", r"self_attn\.linear_out": "attention.o_proj"}
+_FEED_FORWARD = {"intermediate_dense": "mlp.up_proj", "output_dense": "mlp.down_proj"}
+
+
+def adapter(outer: str, inner: str, layers: int) -> Rules:
+    """What stands behind that many layers of a Conformer: half a feed-forward block, and two layers of an adapter."""
+    rules = [(rf"{outer}intermediate_ffn\.{t}", f"{inner}layers.{layers}.{o}") for t, o in _FEED_FORWARD.items()]
+    for i in range(2):
+        theirs, layer = rf"{outer}adapter\.layers\.{i}\.", f"{inner}layers.{layers + 1 + i}"
+        rules += [(f"{theirs}{t}", f"{inner}shortened.adapter{i + 1}.{o}") for t, o in _HALVES.items()]
+        rules += [(rf"{theirs}ffn\.{t}", f"{layer}.{o}") for t, o in _FEED_FORWARD.items()]
+        rules.append((f"{theirs}ffn_layer_norm", f"{layer}.channel_norm"))
+    return _one(*((rf"{theirs}\.(?P<w>\w+)", rf"{ours}.\g<w>") for theirs, ours in rules))
+
+
+_ADAPTER = adapter(r"(?:\w+\.)?", "", 2)
 PARAKEET = _layers(r"(?:encoder\.)?", "", _PARAKEET_LAYER) + _one(
     (r"(?:encoder\.)?layers\.N\.self_attn\.bias_(?P<p>[uv])", r"layers.N.attention.pos_bias_\g<p>"),
     (r"(?:encoder\.)?subsampling\.layers\.0\.(?P<w>\w+)", r"embedding.first.conv.\g<w>"),
@@ -506,7 +524,8 @@ RULES: dict[str, Rules] = {
     "wav2vec2-stable": WAV2VEC2_STABLE,
     "wav2vec2-conformer": CONFORMER,
     **dict.fromkeys(("parakeet_ctc", "parakeet_encoder"), PARAKEET),
-    "wav2vec2-bert": CONFORMER
+    "wav2vec2-bert": _ADAPTER
+    + CONFORMER
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"conv_module\.depthwise_layer_norm": "convolution.layer_norm"})
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"self_attn\.distance_embedding": "attention.relative_key"}),
 }

@@ -40,6 +40,7 @@ POOLED_ONCE = {
     "backbone_channel_list": [36, 24, 12],
     "fpn_top_down_levels": [0],
 }
+FRAMES_OF_BERT = {"architectures": ["Wav2Vec2BertForAudioFrameClassification"]}
 NARROW = {"cross_attention_hidden_size": None}
 PAIRS = ("clip", "siglip", "siglip2")
 SPEAKING = ("wav2vec2", "hubert", "wavlm", "unispeech")
@@ -259,6 +260,19 @@ def test_format_of_the_loss(model_type: str, name: str) -> None:
     assert found == (torch.float32 if head.wide_loss else torch.bfloat16)
 
 
+@pytest.mark.parametrize("change", [{}, {"num_adapter_layers": 3, "adapter_kernel_size": 2}, {"adapter_stride": 1}])
+def test_an_adapter_with_nothing_ahead_of_it(change: dict[str, Any]) -> None:
+    """W2v-BERT 2.0's, without the block that may stand between it and the encoder."""
+    config = MEDIA["wav2vec2-bert"][0] | {"add_adapter": True, "adapter_kernel_size": 1} | change
+    model = build("wav2vec2-bert", "Wav2Vec2BertForCTC", config)
+    given, load = inputs("wav2vec2-bert", model.config)
+    with FlopCounterMode(display=False) as whole, torch.no_grad():
+        model(**given)
+    spec = from_config({"model_type": "wav2vec2-bert", "architectures": ["Wav2Vec2BertForCTC"], **config})
+    assert sum(prod(shape) for shape in parameter_shapes(spec).values()) == sum(p.numel() for p in model.parameters())
+    assert forward(spec, load).total == whole.get_total_flops()
+
+
 @pytest.mark.parametrize("layers", [2, 4])
 def test_whisper_decodes_from_its_cache(layers: int) -> None:
     """One more token: no encoder, no keys and values of its result; both caches by their tensors."""
@@ -393,7 +407,10 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("wav2vec2-bert", {"vocab_size": None, "architectures": ["Wav2Vec2BertForCTC"]}, "vocab_size"),
         ("wav2vec2-bert", {"position_embeddings_type": "absolute"}, "position_embeddings_type"),
         ("wav2vec2-bert", {"right_max_position_embeddings": 0}, "right_max_position_embeddings"),
-        ("wav2vec2-bert", {"add_adapter": True}, "add_adapter"),
+        ("wav2vec2-bert", {"add_adapter": True} | FRAMES_OF_BERT, "add_adapter"),
+        ("wav2vec2-bert", {"add_adapter": True, "output_hidden_size": 24}, "output_hidden_size"),
+        ("wav2vec2-bert", {"add_adapter": True, "adapter_kernel_size": 4}, "adapter_kernel_size"),
+        ("wav2vec2-bert", {"use_intermediate_ffn_before_adapter": True}, "use_intermediate_ffn_before_adapter"),
         ("wav2vec2-bert", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
         ("wav2vec2-conformer", {"conv_depthwise_kernel_size": 4}, "conv_depthwise_kernel_size"),
         ("swin", {"architectures": ["SwinForMaskedImageModeling"]}, "architectures"),

@@ -46,6 +46,10 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
         ("pp",),
     ),
     "T5Gemma 2": (from_config({"model_type": "t5gemma2", **CONFIGS["t5gemma2"]}), ("pp", "cp")),
+    "W2v-BERT 2.0": (
+        from_config({"model_type": "wav2vec2-bert", **CONFIGS["wav2vec2-bert"], "add_adapter": True}),
+        ("pp", "cp"),
+    ),
     "SeamlessM4T": (
         from_config({"model_type": "seamless_m4t_v2", **TEXT["seamless_m4t_v2"][0], **SPEECH}),
         ("pp", "cp"),

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 from calc.architectures import from_config  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.model import Output  # noqa: E402
-from tests.architectures.cases_media import FIXED, MEDIA, RESNET, SIDES, TROCR  # noqa: E402
+from tests.architectures.cases_media import ADAPTED, FIXED, MEDIA, RESNET, SIDES, TROCR  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.test_media import build as transformers_model  # noqa: E402
 from tests.architectures.test_media import inputs, run  # noqa: E402
@@ -135,6 +135,8 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": "rotary"}, ("logits",)),
     ("wav2vec2-conformer", "Wav2Vec2ConformerForCTC", {"position_embeddings_type": None}, ("logits",)),
     ("wav2vec2-bert", "Wav2Vec2BertForCTC", {}, ("logits",)),
+    ("wav2vec2-bert", "Wav2Vec2BertForCTC", ADAPTED | {"num_adapter_layers": 2, "adapter_act": "gelu"}, ("logits",)),
+    ("wav2vec2-bert", "Wav2Vec2BertModel", ADAPTED | {"adapter_stride": 4}, ("last_hidden_state",)),
     ("wav2vec2-bert", "Wav2Vec2BertForSequenceClassification", {"position_embeddings_type": "relative"}, ("logits",)),
     ("wav2vec2-bert", "Wav2Vec2BertModel", {"position_embeddings_type": "rotary"}, ("last_hidden_state",)),
     ("parakeet_ctc", "ParakeetForCTC", {}, ("logits",)),

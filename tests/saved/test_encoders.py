@@ -29,7 +29,7 @@ from calc.spec.load import Load  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
-from tests.architectures.cases_media import MEDIA  # noqa: E402
+from tests.architectures.cases_media import ADAPTED, MEDIA  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
 from tests.architectures.test_media import build as built  # noqa: E402
 from tests.architectures.test_text import build as text_model  # noqa: E402
@@ -202,6 +202,8 @@ def test_gated_numbers_of_distances(n_heads: int) -> None:
         ("wavlm", {"do_stable_layer_norm": True}),
         ("wav2vec2-bert", {}),
         ("wav2vec2-bert", {"position_embeddings_type": None}),
+        ("wav2vec2-bert", {"add_adapter": True}),
+        ("wav2vec2-bert", ADAPTED | {"num_adapter_layers": 2}),
         ("wav2vec2-conformer", {"position_embeddings_type": "rotary"}),
         ("wav2vec2-conformer", {"position_embeddings_type": None}),
     ],
