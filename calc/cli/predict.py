@@ -21,12 +21,15 @@ from calc.spec.catalogue import load_device
 from calc.spec.run import Run
 from calc.time import speed_of
 from calc.time.device.speed import Speed
+from calc.time.kernels.choice import FUSED
 from calc.time.schedule.chrome import save_timeline
 from calc.time.schedule.of_run import timeline_of
 from calc.time.step.formats import number_formats
 from calc.time.step.predicting import predict as predicted
+from calc.time.step.prediction import Prediction
 from calc.time.step.timed_run import TIMED_EXECUTIONS, timed_run
 from calc.time.step.waterfall import waterfall
+from calc.units import duration
 
 FIELDS = (
     "phase",
@@ -71,6 +74,8 @@ IN_TRAINING = (
     *("recipe", "optimizer", "offload", "offload_fraction", "zero", "micro_batches", "interleave", "schedule", "shard"),
     *("stack", "mtp"),
 )
+WAITS = 0.5
+"""Part of a time that waits for launches, from which on it is said what another execution takes."""
 LEAST = "none; with --stack or --cluster the least that fits"
 
 
@@ -135,7 +140,7 @@ def predict(
         "plan": plan_record(found),
         "waterfall": [bar._asdict() for bar in bars],
     }
-    tables = prediction_tables(found, speed, by_op, model.unit)
+    tables = prediction_tables(found, speed, by_op, model.unit, _launched_ahead(model, speed, found))
     if falls:
         tables.insert(1, waterfall_table(bars, found.seconds))
     if costs is not None:
@@ -146,6 +151,16 @@ def predict(
         save_timeline(timeline, timeline_of(model, speed, run))
     record["run"] = _echoed(model, run)
     emit([record], with_run(tables, record["run"]), fmt)
+
+
+def _launched_ahead(spec: ModelSpec, speed: Speed, found: Prediction) -> str:
+    """How long the same takes where a GPU does not wait for Python to launch kernels; empty where it seldom does."""
+    waits = found.share(found.by_bound.get("launch", 0.0))
+    if speed.kind != "cuda" or found.run.stack is not None or found.execution in FUSED or waits < WAITS:
+        return ""
+    execution, who = ("compiled", "torch.compile") if found.run.trains else ("graph", "servers")
+    ahead = predicted(spec, speed, found.run.changed(execution=execution))
+    return f"{duration(ahead.seconds)} with --execution {execution}, as {who} run{'s' * found.run.trains} it"
 
 
 def _echoed(spec: ModelSpec, run: Run) -> dict[str, Any]:

@@ -76,8 +76,9 @@ def prediction_record(it: Prediction, by_op: bool) -> dict[str, Any]:
     return record
 
 
-def prediction_tables(it: Prediction, speed: Speed, by_op: bool, unit: str) -> list[Table]:
-    """The figures of a prediction, its components, and its longest ops, or all of them. unit: of what goes in."""
+def prediction_tables(it: Prediction, speed: Speed, by_op: bool, unit: str, ahead: str = "") -> list[Table]:
+    """The figures of a prediction, its components, and its longest ops, or all of them. unit: of what goes in. ahead:
+    how long it takes where kernels are launched ahead, if that is worth saying."""
     rows = [
         ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
         (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
@@ -87,6 +88,7 @@ def prediction_tables(it: Prediction, speed: Speed, by_op: bool, unit: str) -> l
         ("memory", it.memory.sentence()),
         ("rests on", it.source),
     ]
+    rows += [("launched ahead", ahead)] * bool(ahead)
     limits = roof(speed, it.kernels)
     ridges = ", ".join(f"{dtype} {si(limits.peaks[dtype], 'FLOP/s')}" for dtype in limits.peaks)
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())

@@ -142,3 +142,21 @@ def test_what_memory_leaves_out_of_further_tokens_is_said(run: Run, phase: str, 
     status, out, err = run("predict", "deepseek-v3", "--gpu", "h200", "--phase", phase, "--mtp", *words)
     assert status == 0
     assert said in " ".join((out + err).split())
+
+
+@pytest.mark.parametrize(
+    ("asked", "execution"),
+    [(("llama-3-8b", "--phase", "decode"), "graph"), (("gpt2", "--phase", "training"), "compiled")],
+)
+def test_waiting_for_launches_is_told_beside_what_does_not_wait(
+    run: Run, asked: tuple[str, ...], execution: str
+) -> None:
+    """The other time is that of the other execution, asked for by itself; where little waits, none is told."""
+    arguments = ("predict", *asked, "--gpu", "h100-sxm")
+    _, told, _ = run(*arguments)
+    _, ahead, _ = run(*arguments, "--execution", execution)
+    line = next(line for line in told.splitlines() if line.startswith("launched ahead"))
+    seconds = ahead.splitlines()[1].partition(" ")[2].strip()
+    assert line.split(maxsplit=2)[2].startswith(f"{seconds} with --execution {execution}")
+    assert "launched ahead" not in ahead
+    assert "launched ahead" not in run(*arguments, "--batch", "512")[1]
