@@ -102,7 +102,7 @@ def plan(model: ModelSpec, **given: Any) -> None:
     progress.close()
     if not found.plans:
         if wider is not None:
-            remark(held_by_none(wider, given["written"]))
+            remark(held_by_none(wider, str(given["written"])))
         if found.listed:
             emit([], [ruled_out(found)], fmt)
         early = "interrupted before a plan that fits was found"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.memory.totals import training_ranks
-from calc.memory.training import TrainingRank
+from calc.memory.training import TrainingRank, ranks
+from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.time.schedule.orders import ORDERS
 from tests.conventions.shapes import gpt
@@ -20,6 +20,11 @@ MOMENTS = ("forward", "backward, next piece", "backward, last piece", "backward,
 def run_of(pp: int, pieces: int, micro_batches: int, **more: Any) -> Run:
     plan: dict[str, Any] = {"pp": pp, "interleave": pieces, "micro_batches": micro_batches, "seq": 64}
     return Run(phase="training", mode="training", recipe="bf16", **plan | more)
+
+
+def trained(spec: ModelSpec, run: Run) -> list[TrainingRank]:
+    """What every stage holds."""
+    return ranks(spec, run.load(), run)
 
 
 def in_order(rank: TrainingRank, stage: int, run: Run) -> int:
@@ -49,9 +54,8 @@ def held(rank: TrainingRank, run: Run, stage: int) -> int:
 
 def told(rank: TrainingRank) -> int:
     """The most of them that memory has at the moments that it tells."""
-    return max(
-        rank.moments[name]["activations"] + rank.moments[name]["gradients"] for name in MOMENTS if name in rank.moments
-    )
+    there = (rank.moments[name] for name in MOMENTS if name in rank.moments)
+    return max(int(each["activations"]) + int(each["gradients"]) for each in there)
 
 
 @given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 4), st.sampled_from(["1f1b", "gpipe", "zero-bubble"]))
@@ -63,14 +67,14 @@ def test_the_moments_hold_what_a_schedule_has_live(pp: int, pieces: int, times: 
     if micro_batches < 1:
         return
     run = run_of(pp, pieces, micro_batches, schedule=schedule)
-    for stage, rank in enumerate(training_ranks(gpt(192, pp * pieces, 6, 1000), run)):
+    for stage, rank in enumerate(trained(gpt(192, pp * pieces, 6, 1000), run)):
         assert told(rank) == in_order(rank, stage, run)
 
 
 def test_every_micro_batch_in_flight_has_no_gradients_beside_it() -> None:
     """As many as there are stages: the first goes back with none there, the second with all; one more, and they stand
     beside all that the first stage keeps."""
-    first = [training_ranks(gpt(192, 8, 6, 1000), run_of(4, 1, n))[0] for n in (4, 5, 64)]
+    first = [trained(gpt(192, 8, 6, 1000), run_of(4, 1, n))[0] for n in (4, 5, 64)]
     assert [rank.moments["forward"]["gradients"] for rank in first] == [0, *[first[0].states.waiting] * 2]
     assert first[0].peak < first[1].peak == first[2].peak
     assert {rank.activations.layers for rank in first} == {first[0].activations.layers}
@@ -79,6 +83,6 @@ def test_every_micro_batch_in_flight_has_no_gradients_beside_it() -> None:
 @pytest.mark.parametrize("stack", ["megatron-core", "megatron-core-0.18"])
 def test_gradients_that_products_add_to_are_always_there(stack: str) -> None:
     """Megatron-Core's buffers of gradients are made with the model."""
-    (rank, *_) = training_ranks(gpt(192, 8, 6, 1000), run_of(4, 1, 4, stack=stack))
+    (rank, *_) = trained(gpt(192, 8, 6, 1000), run_of(4, 1, 4, stack=stack))
     assert rank.moments["forward"]["gradients"] == rank.states.waiting
     assert "backward, next piece" not in rank.moments
