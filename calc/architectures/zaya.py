@@ -18,7 +18,7 @@ THETA = {"full": 5_000_000.0, "sliding": 10_000.0}
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' ZayaConfig: 2 key-value heads, heads 128 wide, 16 experts, one for a token
-    or none. The stream is in fp32 whatever the model is in; bytes moved count it in the model's format."""
+    or none. The stream is in fp32 whatever the model is in."""
     n_layers, norm, bias = (
         cfg.layers("num_hidden_layers"),
         rms_norm(cfg, 1e-5),

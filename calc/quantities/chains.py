@@ -13,6 +13,7 @@ from calc.spec.run import Kernels, Run
 from calc.trace.functions import TRAITS
 from calc.trace.op import Op
 from calc.trace.part import Leaf
+from calc.trace.tensor import Tensor
 
 Chain = tuple[Leaf, ...]
 """Ops that run as one kernel."""
@@ -35,32 +36,51 @@ def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
     return [tuple(each) for each in made]
 
 
-def moved(chain: Chain) -> tuple[Size, Size]:
+def moved(chain: Chain, wide: Size = 1) -> tuple[Size, Size]:
     """Elements of activations that a kernel reads and writes in one call: what is made in it and read in it stays on
-    the chip, and what only it reads is never written."""
+    the chip, and what only it reads is never written.
+
+    wide: as how many one counts of a stream that is in fp32 whatever other activations are in (ZAYA1)."""
     reads: Size = 0
     writes: Size = 0
     for i, leaf in enumerate(chain):
-        each = leaf.op.moved()
-        reads = reads + where_run(leaf.op, each.reads - on_chip(chain, i))
-        writes = writes + each.writes - never_written(chain, i)
+        each, more_read, more_written = leaf.op.moved(), *_more(leaf.op, wide)
+        reads = reads + where_run(leaf.op, each.reads + more_read - on_chip(chain, i, wide))
+        writes = writes + each.writes + more_written - never_written(chain, i, wide)
     return reads, writes
 
 
-def on_chip(chain: Chain, i: int) -> Size:
+def _more(op: Op, wide: Size) -> tuple[Size, Size]:
+    """What of such a stream an op reads, and writes, counts beside as many elements as it has."""
+    if is_exactly(wide, 1) or not any(in_fp32(x) for x in (*op.inputs, *op.outputs)):
+        return 0, 0
+    read, written = (sum((x.elements for x in some if in_fp32(x)), start=0) for some in (op.inputs, op.outputs))
+    return (wide - 1) * read, (wide - 1) * written
+
+
+def in_fp32(x: Tensor) -> bool:
+    """Whether it is of such a stream."""
+    return x.wide and x.inside is None and x.split == "stream"
+
+
+def _weighed(x: Tensor, wide: Size) -> Size:
+    return wide * x.elements if in_fp32(x) else x.elements
+
+
+def on_chip(chain: Chain, i: int, wide: Size = 1) -> Size:
     """Of what the i-th op of a kernel reads, the elements that ops ahead of it have made or have read already."""
     if i == 0:
         return 0
     there = {id(x.storage) for leaf in chain[:i] for x in leaf.op.outputs}
-    made = sum((x.elements for x in chain[i].op.inputs if id(x.storage) in there), start=0)
+    made = sum((_weighed(x, wide) for x in chain[i].op.inputs if id(x.storage) in there), start=0)
     return made + chain[i].op.moved().again
 
 
-def never_written(chain: Chain, i: int) -> Size:
+def never_written(chain: Chain, i: int, wide: Size = 1) -> Size:
     """Of what the i-th op of a kernel writes, the elements that only ops behind it in the kernel read."""
     behind = [id(x.storage) for leaf in chain[i + 1 :] for x in leaf.op.inputs]
     made = chain[i].op.outputs
-    return sum((x.elements for x in made if x.readers and behind.count(id(x.storage)) == x.readers), start=0)
+    return sum((_weighed(x, wide) for x in made if x.readers and behind.count(id(x.storage)) == x.readers), start=0)
 
 
 def has_work(op: Op) -> bool:
@@ -123,10 +143,11 @@ def rerun(everything: list[Leaf], query: Run) -> list[Leaf]:
     return [leaf for leaf in everything if runs(leaf)]
 
 
-def elements_back(chain: Chain) -> Size:
-    """Elements of activations and of their gradients that a kernel going back reads and writes, in one call."""
+def elements_back(chain: Chain, wide: Size = 1) -> Size:
+    """Elements of activations and of their gradients that a kernel going back reads and writes, in one call. wide: as
+    for `moved`."""
     op = chain[0].op
-    reads, writes = moved(chain)
+    reads, writes = moved(chain, wide)
     if len(chain) > 1 and op.function == "scores":
         return 2 * reads + 2 * writes
     if op.kind == "linear":
@@ -136,13 +157,13 @@ def elements_back(chain: Chain) -> Size:
     total: Size = 0
     for i, leaf in enumerate(chain):
         op, last = leaf.op, i == len(chain) - 1
-        reads, writes = moved((leaf,))
+        reads, writes = moved((leaf,), wide)
         if op.function == "add":
             # Two branches are joined where they meet again; where they part, their gradients are added up.
             total = total + ((3 if last else 2) * writes if leaf.layer is not None else 0)
             continue
         saved = reads if TRAITS[op.function].needs_operands else 0
-        total = total + saved + writes - never_written(chain, i) + reads - on_chip(chain, i)
+        total = total + saved + writes - never_written(chain, i, wide) + reads - on_chip(chain, i, wide)
     return total
 
 

@@ -36,7 +36,7 @@ from calc.dtypes import dtype as plain_dtype
 from calc.errors import Refused
 from calc.quantities.chains import chains, elements_back, has_work, moved, rerun, where_run
 from calc.quantities.weights import plain_width, quantizes
-from calc.sizes import Size, is_exactly
+from calc.sizes import Size, exact_div, is_exactly, ratio
 from calc.spec import ModelSpec
 from calc.spec.run import Kernels, Run
 from calc.trace.functions import Matmul
@@ -56,6 +56,13 @@ class Formats:
     cache: str = "bf16"
     state: str = "fp32"
     width: Size | None = None
+
+    @property
+    def wide(self) -> Size:
+        """As how many activations a number in fp32 counts."""
+        if self.width is None:
+            return ratio(32, plain_dtype(self.activations).bits)
+        return exact_div(4, self.width)
 
     def bytes(self, elements: Size, name: str) -> Size:
         """Bytes of elements in the format called `name`, or of the one width."""
@@ -118,7 +125,7 @@ def _passed(some: Iterable[Leaf], kernels: Kernels, formats: Formats, *, cached:
     cache: Size = 0
     state: Size = 0
     for chain in chains(some, kernels):
-        reads, writes = moved(chain)
+        reads, writes = moved(chain, formats.wide)
         activations = activations + chain[0].calls * (reads + writes)
         for leaf in chain:
             weights = weights + leaf.calls * where_run(leaf.op, _weight_bytes(leaf, formats))
@@ -161,7 +168,7 @@ def backward_traffic(live: list[Leaf], kernels: Kernels, formats: Formats) -> di
     activations: Size = 0
     gradients: Size = 0
     for chain in chains(live, kernels):
-        activations = activations + chain[0].calls * chain[0].op.reached * elements_back(chain)
+        activations = activations + chain[0].calls * chain[0].op.reached * elements_back(chain, formats.wide)
         for leaf in chain:
             op = leaf.op
             gradients = gradients + leaf.calls * op.reached * where_run(op, op.weight_gradients)

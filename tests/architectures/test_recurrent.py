@@ -214,3 +214,14 @@ def test_refused(model_type: str, config: dict[str, Any], field: str) -> None:
     with pytest.raises(Refused) as caught:
         from_config({"model_type": model_type, **config})
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("key", ["layer_types", "layers_block_type"])
+def test_griffins_pattern_is_the_class_own_where_its_derived_list_is_null(key: str) -> None:
+    """transformers, which derives that list, builds nothing where a config gives it."""
+    config = {"model_type": "recurrent_gemma", **GRIFFIN}
+    config.pop("block_types", None)
+    plain, null = from_config(config), from_config(config | {key: None})
+    assert plain.schedule is not None
+    assert plain.schedule[:3] == ("recurrent", "recurrent", "sliding")
+    assert (null.layers, null.schedule) == (plain.layers, plain.schedule)

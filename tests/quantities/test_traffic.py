@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import calc
 from calc import Shorthand
+from calc.architectures import from_config
 from calc.architectures.models import preset_names
 from calc.blocks.build import build
 from calc.quantities.traffic import (
@@ -29,6 +30,7 @@ from calc.spec.run import KERNELS, Phase, Run
 from calc.trace.functions import Attend, Matmul
 from calc.trace.part import leaves
 from tests import reference
+from tests.architectures.cases_recent import ZAYA
 from tests.strategies import specs
 from tests.time.laid import operations
 
@@ -233,3 +235,20 @@ def test_every_preset_tells_what_it_moves(name: str) -> None:
     spec = calc.load_model(name)
     for leaf in leaves(build(spec, Load(2, 64))):
         assert leaf.op.moves is not None or leaf.op.inputs, leaf.path
+
+
+@pytest.mark.parametrize("kernels", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_a_stream_in_fp32_moves_so_wide(kernels: Any, dtype: str) -> None:
+    """ZAYA1's: two norms of each layer read it, two products and two sums read and write it; the last norm reads it."""
+    wide = from_config({"model_type": "zaya", **ZAYA})
+    narrow = wide.model_copy(update={"embedding": wide.embedding.model_copy(update={"wide": False})})
+    more = 2 * (10 * wide.n_layers + 1) * TOKENS * wide.d_model if dtype == "bf16" else 0
+    phases: tuple[Phase, ...] = ("forward", "training")
+    for phase in phases:
+        run = Run(phase=phase, batch=BATCH, seq=SEQ, execution=kernels, dtype=dtype)
+        read, plain = (BY_PHASE[phase](spec, run)["activations"] for spec in (wide, narrow))
+        assert read - plain == more if phase == "forward" else read - plain >= 2 * more
+    run = Run(phase="forward", batch=BATCH, seq=SEQ, execution=kernels, dtype=dtype)
+    told = [sum(kernel.calls * kernel.bytes for kernel in operations(spec, run)) for spec in (wide, narrow)]
+    assert told[0] - told[1] == pytest.approx(more)

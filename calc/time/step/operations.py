@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from calc.quantities.chains import Chain, elements_back, moved
+from calc.quantities.chains import Chain, elements_back, in_fp32, moved
 from calc.quantities.flops import of_prompt
 from calc.quantities.weights import quantizes
 from calc.spec.run import Run
@@ -106,7 +106,7 @@ class Operations:
         kernel = self.named(chain, direction)
         own = self.share(chain[0])
         few = self.part_of_prompt(chain[0])
-        reads, writes = moved(chain)
+        reads, writes = moved(chain, 4 / width_of(kernel.dtype))
         streamed = few * (own.read(chain[0], float(reads)) + float(writes) * own.writes) * width_of(kernel.dtype)
         weights = [self.weights(leaf) for leaf in chain]
         resident = sum(size for size, _ in weights) + own.of_cache * self.cached(chain)
@@ -124,7 +124,8 @@ class Operations:
         own = self.share(first)
         if self.run.fuses or len(chain) > 1 or own.shape is not None:
             return {}
-        passes = eager(first.op, int(max(width_of(kernel.dtype), 2)), self.cast)
+        width = 4 if any(map(in_fp32, first.op.outputs)) else int(max(width_of(kernel.dtype), 2))
+        passes = eager(first.op, width, self.cast)
         return {"launches": passes.kernels, "traffic": float(passes.bytes) * own.writes + resident}
 
     def cached(self, chain: Chain) -> float:
@@ -235,10 +236,10 @@ class Operations:
             return
         share = self.share(leaf)
         if isinstance(shape, Attend):
-            reads, writes = moved(chain)
+            reads, writes = moved(chain, 4 / width_of(forward.dtype))
             size = 2 * (share.read(leaf, float(reads)) + float(writes) * share.writes)
         else:
-            size = float(elements_back(chain)) * (share.reads + share.writes) / 2
+            size = float(elements_back(chain, 4 / width_of(forward.dtype))) * (share.reads + share.writes) / 2
         size *= width_of(forward.dtype)
         if not size:
             return
