@@ -46,6 +46,7 @@ SYMBOLS = (
     Symbol("position_columns", "c_P", "columns", "columns of the grid that positions of patches are learned for"),
     Symbol("position_side", "s_P", "patches", "patches along a side of a window whose places are learned"),
     Symbol("window_side", "W_p", "patches", "side of a window of patches that see one another"),
+    Symbol("axis_reach", "R_p", "patches", "patches along an axis for whose distances vectors are learned"),
     Symbol(
         "d_relative_bias",
         "d_{rb}",

@@ -141,11 +141,13 @@ class Model(StackOfLayers):
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
         if self.spec.pyramid is not None:
-            maps = self.pyramid(inner.ends)
-            heads |= maps
-            if self.spec.mask_decoder is not None:
-                read = [(maps[f"map{i}"], inner.ends[i][1]) for i in range(3)]
-                heads |= self.mask_decoder(read, prompt, inner)
+            heads |= self.pyramid(inner.ends)
+        if self.spec.neck is not None:
+            heads["map"] = self.neck(x, inner.grid)
+        if self.spec.mask_decoder is not None:
+            read = [(heads["map"], inner.grid)] if self.spec.pyramid is None else []
+            read = read or [(heads[f"map{i}"], inner.ends[i][1]) for i in range(3)]
+            heads |= self.mask_decoder(read, prompt, inner)
         if self.spec.pool is not None:
             heads["pool"] = self.pool(x, inner)
         if self.whole.contrast is not None and seen is not None:

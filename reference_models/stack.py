@@ -24,7 +24,7 @@ from reference_models.blocks.moe import MixtureOfExperts
 from reference_models.blocks.page_attention import add_page_tables, page_bias
 from reference_models.blocks.per_layer import LayerInputs
 from reference_models.blocks.pooling import Pool
-from reference_models.blocks.pyramid import Maps
+from reference_models.blocks.pyramid import Maps, OneMap
 from reference_models.blocks.relative import RelativeBias
 from reference_models.blocks.segmentation import Masks
 from reference_models.blocks.streams import Collapse
@@ -40,7 +40,7 @@ STACK = (
     *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
     *("patcher", "speech_encoder", "speech"),
-    *("shipped", "notes", "pyramid", "mask_decoder"),
+    *("shipped", "notes", "pyramid", "neck", "mask_decoder"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
 asked for it: `calc` counts them apart, and released models leave them out."""
@@ -96,8 +96,11 @@ class StackOfLayers(nn.Module):
             self.between = Between(spec.stages, spec.embedding, spec.d_model)
         if spec.pyramid is not None:
             self.pyramid = Maps(spec.pyramid, spec.stage_widths)
-            if spec.mask_decoder is not None:
-                self.mask_decoder = Masks(spec.mask_decoder, spec.pyramid.d_out, spec.embedding)
+        if spec.neck is not None:
+            self.neck = OneMap(spec.neck, spec.end_width)
+        of_maps = spec.pyramid or spec.neck
+        if spec.mask_decoder is not None and of_maps is not None:
+            self.mask_decoder = Masks(spec.mask_decoder, of_maps.d_out, spec.embedding)
         if spec.pool is not None:
             self.pool = Pool(spec.pool, spec.d_model)
         for each in spec.heads:

@@ -26,7 +26,7 @@ from calc.trace.trace import Trace
 from tests.architectures.cases_media import MEDIA
 
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
-FIXED = ("mllama", "mllama_vision_model", "sam2")
+FIXED = ("mllama", "mllama_vision_model", "sam", "sam2", "sam_vision_model")
 """Models whose pictures are of one size; each sequence of Llama's has one."""
 WHOLE = {"sam2_hiera_det_model": 32, "sam2_vision_model": 32}
 """Of whole so many pixels along a side a model's pictures must be: all of its stages pool without a rest."""
@@ -115,6 +115,7 @@ def test_steps_are_those_of_torch(n: int, kernel: int, stride: int, padding: int
         ("mllama", Load(images=1)),
         ("mllama_vision_model", Load(image=(34, 34))),
         ("sam2", Load(image=(64, 64))),
+        ("sam_vision_model", Load(image=(56, 56))),
     ],
 )
 def test_pictures_that_are_too_small_or_that_nothing_reads_are_refused(name: str, load: Load) -> None:

@@ -84,6 +84,8 @@ FAMILIES: dict[str, str] = {
     "sam2_hiera_det_model": "sam2",
     "sam2_vision_model": "sam2",
     "sam2": "segment_anything",
+    "sam": "sam",
+    "sam_vision_model": "sam",
     "patchtst": "patchtst",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "clip": "clip",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.architectures import vit
-from calc.architectures.common import activation
+from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.architectures.sam2 import section, vision
 from calc.errors import Refused
@@ -21,18 +21,24 @@ def spec(cfg: Config) -> ModelSpec:
     seen.only("num_feature_levels", LEVELS, why="as many as the decoder reads")
     encoder = vision(seen)
     assert encoder.pyramid is not None
-    decoder = _decoder(cfg, encoder.pyramid.d_out)
+    decoder = mask_decoder(cfg, encoder.pyramid.d_out, "fpn_hidden_size", maps=True)
     _refuse_other_sides(cfg, seen, encoder)
     cfg.notes.append("each picture has one prompt: a point, and no mask (n_points, given_mask of mask_decoder)")
     return encoder.model_copy(update={"mask_decoder": decoder})
 
 
-def _decoder(cfg: Config, width: int) -> MaskDecoder:
-    """Its dense layers are as many as its layers, but two at least: the class asks for them under that name."""
+def mask_decoder(cfg: Config, width: int, of: str, *, maps: bool) -> MaskDecoder:
+    """What reads vectors of that width, which the encoder's config calls `of`, and a prompt.
+
+    maps: SAM 2's, whose layers have as many dense layers as there are layers, but two at least: its class asks for them
+    under that name.
+    """
     prompt, decoder = section(cfg, "prompt_encoder_config"), section(cfg, "mask_decoder_config")
     for part in (prompt, decoder):
         if (found := part.size("hidden_size", absent=256)) != width:
-            raise Refused(f"{part.where}hidden_size", f"fpn_hidden_size = {width}", found)
+            raise Refused(f"{part.where}hidden_size", f"{of} = {width}", found)
+    if not maps:
+        decoder.only("attention_downsample_rate", 2, why="the class reads it behind its layers alone")
     n_heads, narrowing = (
         decoder.size("num_attention_heads", absent=8),
         decoder.size("attention_downsample_rate", absent=2),
@@ -51,20 +57,20 @@ def _decoder(cfg: Config, width: int) -> MaskDecoder:
         n_heads=n_heads,
         narrowing=narrowing,
         d_ff=decoder.size("mlp_dim", absent=2048),
-        n_dense=max(2, n_layers),
+        n_dense=max(2, n_layers) if maps else 2,
+        activation="relu" if maps else activation(decoder, "hidden_act", absent="relu"),
+        norm=LAYER_NORM if maps else vit.layer_norm(decoder, 1e-6),
         n_masks=decoder.size("num_multimask_outputs", absent=3, limit=63) + 1,
         iou_depth=max(2, decoder.size("iou_head_depth", absent=3, limit=64)),
         d_iou=decoder.size("iou_head_hidden_dim", absent=256, limit=2**20),
+        maps=maps,
     )
 
 
 def _refuse_other_sides(cfg: Config, seen: Config, encoder: ModelSpec) -> None:
     """Sizes of pictures and maps that other parts of the config say once more, and that must be the encoder's."""
-    front, prompt = encoder.embedding, section(cfg, "prompt_encoder_config")
+    front = encoder.embedding
     assert isinstance(front, Patches)
-    if (pixels := prompt.size("image_size", absent=1024)) != front.height or pixels != front.width:
-        expected = f"the side of the encoder's square pictures, {front.height} x {front.width}"
-        raise Refused(f"{prompt.where}image_size", expected, pixels)
     assert front.stride_height is not None
     strides = [getattr(group.merge, "stride", 1) for group in encoder.layers if group.merge is not None]
     if strides[:2] != [2, 2]:
@@ -78,6 +84,14 @@ def _refuse_other_sides(cfg: Config, seen: Config, encoder: ModelSpec) -> None:
         raise Refused(
             f"{seen.where}backbone_feature_sizes", f"those of the encoder's maps, {expected}", str(sizes)[:60]
         )
+    refuse_other_prompts(section(cfg, "prompt_encoder_config"), front, side // 4)
+
+
+def refuse_other_prompts(prompt: Config, front: Patches, side: int) -> None:
+    """Prompts of pictures of another size, or with another number of places than `side` along one."""
+    if (pixels := prompt.size("image_size", absent=1024)) != front.height or pixels != front.width:
+        expected = f"the side of the encoder's square pictures, {front.height} x {front.width}"
+        raise Refused(f"{prompt.where}image_size", expected, pixels)
     patch = prompt.size("patch_size", absent=16)
-    if pixels // patch != side // 4:
-        raise Refused(f"{prompt.where}patch_size", f"one that makes {side // 4} of {pixels} pixels", patch)
+    if pixels // patch != side:
+        raise Refused(f"{prompt.where}patch_size", f"one that makes {side} of {pixels} pixels", patch)

@@ -12,23 +12,50 @@ from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
 
-def sinusoids(t: Trace, name: str, n: Size, width: Size) -> Tensor:
-    """[n, width]: sines and cosines of the products of n places [n, 2] with directions that are never trained, 2 * n *
-    width FLOPs."""
+def sinusoids(t: Trace, spec: MaskDecoder, name: str, n: Size, width: Size) -> Tensor:
+    """[n, width]: sines and cosines of the products of n places [n, 2] with directions, 2 * n * width FLOPs.
+
+    SAM 2 draws its directions once and never trains them.
+    """
     half = exact_div(width, 2)
+    shape, flops = Matmul(n, half, 2, weighed=not spec.maps), 2 * n * width
+    if not spec.maps:
+        return _trained_sinusoids(t, name, n, width, shape, flops)
     with t.without_gradient():
         at, directions = t.constant(n, 2), t.constant(2, half)
-        shape = Matmul(n, half, 2, weighed=False)
-        angles = product(t, f"{name}_angles", at, directions, n, half, shape, 2 * n * width, split="none")
+        angles = product(t, f"{name}_angles", at, directions, n, half, shape, flops, split="none")
         t.op(f"{name}_waves", "elementwise", "other", (angles,), (t.made(n, width, angles),))
     return t.constant(n, width)
+
+
+def _trained_sinusoids(t: Trace, name: str, n: Size, width: Size, shape: Matmul, flops: Size) -> Tensor:
+    """The same where directions are learned: places are kept, and the angles, for sines and cosines."""
+    at, directions = t.constant(n, 2), t.weight("/mask_decoder.directions", 2, shape.n, of="positional")
+    angles = t.made(n, shape.n, at, weights=(directions,), split="none")
+
+    def products(tape: Tape, read: Storage) -> Storage:
+        read = tape.cast(read, tape.settings.dtype) if tape.settings.autocast else read
+        if directions.trainable:
+            tape.keep(read, "places")
+        return Storage(angles.elements, read.dtype, directions.trainable, "none")
+
+    fields = {"flops": flops, "shape": shape, "keeps": products, "weights": (directions,), "of": "positional"}
+    t.op(f"{name}_angles", "linear", "matmul", (at,), (angles,), **fields)
+    waves = t.made(n, width, angles, split="none")
+
+    def sines(tape: Tape, read: Storage) -> Storage:
+        made = tape.reads_input(tape.like(read))
+        return Storage(waves.elements, made.dtype, made.grad, "none")
+
+    t.op(f"{name}_waves", "elementwise", "other", (angles,), (waves,), of="positional", keeps=sines)
+    return waves
 
 
 def points(t: Trace, spec: MaskDecoder, width: Size, load: Load) -> Tensor:
     """[batch * (n_points + 1), width]: where each point is and the vector of its kind. The one more stands for none."""
     n = load.batch * (spec.n_points + 1)
     with t.part("points", of="embedding") as out:
-        places = sinusoids(t, "at", n, width)
+        places = sinusoids(t, spec, "at", n, width)
         none = t.parameters("none", (t.weight("none.weight", 1, width),), 1, width)
         if spec.maps:
             kinds = t.gather("kind", (t.weight("kind.weight", spec.n_kinds, width),), n, width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.sizes import Size
-from calc.spec import Pyramid
+from calc.spec import Neck, Pyramid
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -26,3 +26,16 @@ def pyramid(t: Trace, spec: Pyramid, ends: list[Map], batch: Size) -> list[Map]:
             above = made
             out.append(made)
     return list(zip(out[::-1], (grid for _, grid in ends), strict=True))
+
+
+def neck(t: Trace, spec: Neck, x: Tensor, grid: tuple[Size, Size], batch: Size) -> Map:
+    """x [batch * rows * columns, width] -> [batch * rows * columns, d_out].
+
+    FLOPs 2 * vectors * d_out * (width + 9 * d_out).
+    """
+    with t.part("neck", x, of="other") as out:
+        places = batch * grid[0] * grid[1]
+        x = t.norm("norm1", spec.norm, t.convolution("conv1", x, spec.d_out, (1, 1), places, bias=False))
+        x = t.norm("norm2", spec.norm, t.convolution("conv2", x, spec.d_out, (3, 3), places, bias=False))
+        out.append(x)
+    return x, grid

@@ -40,7 +40,7 @@ def mask_decoder(t: Trace, spec: MaskDecoder, maps: list[Map], load: Load) -> Te
         n_tokens = spec.n_masks + 1 + spec.maps
         tokens = _tokens(t, spec, image.width, n_tokens, load)
         image = t.add("prompted", image, given_mask(t, spec, image.width, grid, load))
-        places = sinusoids(t, "places", grid[0] * grid[1], image.width)
+        places = sinusoids(t, spec, "places", grid[0] * grid[1], image.width)
         found, image = _two_way(t, spec, tokens, image, places, (n_tokens + spec.n_points + 1, grid), load)
         masks = _masks(t, spec, found, image, finer, load)
         _scores(t, spec, found, load)
@@ -107,7 +107,7 @@ def _two_way(
             image = t.norm("norm4", spec.norm, t.add("add4", image, made[0]))
             out += [tokens, image]
     tokens = t.add("add", tokens, reads_image("to_image", tokens))
-    return t.norm("norm", spec.norm, tokens), image
+    return t.norm("norm", spec.end_norm, tokens), image
 
 
 def _masks(

@@ -16,7 +16,7 @@ from calc.blocks.layers import layers, unread
 from calc.blocks.page_attention import page_bias
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
-from calc.blocks.pyramid import pyramid
+from calc.blocks.pyramid import Map, neck, pyramid
 from calc.blocks.registry import front_of
 from calc.blocks.segmentation import mask_decoder
 from calc.blocks.streams import collapse, spread
@@ -85,10 +85,14 @@ def stack(
         x = widened(t, x)
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
+    maps: list[Map] = []
     if spec.pyramid is not None:
         maps = pyramid(t, spec.pyramid, around.ends, load.batch)
-        if spec.mask_decoder is not None:
-            mask_decoder(t, spec.mask_decoder, maps[:3], load)
+    if spec.neck is not None:
+        maps = [neck(t, spec.neck, x, around.grid, load.batch)]
+        x = maps[0][0]
+    if spec.mask_decoder is not None:
+        mask_decoder(t, spec.mask_decoder, maps[:3], load)
     if spec.denoised is not None:
         x, load = denoised(t, spec, spec.denoised, x, load, around)
     if around.streams is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.blocks.attention import square_of
+from calc.blocks.axis_windows import axis_windows
 from calc.blocks.pooled_windows import halved, plain_windows, pooled_attention
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
@@ -30,6 +31,8 @@ def window_attention(t: Trace, spec: WindowAttention, x: Tensor, load: Load, aro
 
     FLOPs of scores and values: 4 * windows * side^4 * d; projections run on what fills windows up too.
     """
+    if spec.axes is not None:
+        return axis_windows(t, spec, x, load, around)
     if spec.plain or spec.side is None:
         return plain_windows(t, spec, x, load, around)
     rows, columns = around.grid

@@ -40,7 +40,9 @@ def of_pictures(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _ones(run, ("tp", "pp", "cp"), "a denoiser, of which it is not written down how ranks divide it")
     if any(group.merge is not None or isinstance(group.mixer, WindowAttention) for group in spec.layers):
         # Stages of a pipeline would send vectors of different widths, and ranks of a sequence cut windows.
-        yield from _ones(run, ("pp", "cp"), "a model with windows of patches, which become fewer and wider")
+        become = any(group.merge is not None for group in spec.layers)
+        of = "which become fewer and wider" if become else "of which it is not written down how ranks divide them"
+        yield from _ones(run, ("pp", "cp"), f"a model with windows of patches, {of}")
 
 
 def of_tiles(spec: ModelSpec, run: Run) -> Iterator[Condition]:

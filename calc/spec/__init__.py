@@ -38,7 +38,7 @@ from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.projector import Dense, Projector
-from calc.spec.pyramid import Pyramid
+from calc.spec.pyramid import Neck, Pyramid
 from calc.spec.residual import Residual
 from calc.spec.restored import Restored
 from calc.spec.retrieved import RetrievedExperts
@@ -114,6 +114,7 @@ __all__ = [
     "Moe",
     "Mtp",
     "NGrams",
+    "Neck",
     "Node",
     "Norm",
     "PageAttention",

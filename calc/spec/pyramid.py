@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
 
 
@@ -15,3 +16,12 @@ class Pyramid(Node):
     symbols: ClassVar[dict[str, str]] = {"d_out": "d_map"}
     d_out: Dim
     top_down: tuple[int, ...] = ()
+
+
+class Neck(Node):
+    """One map of width d_out of what the last layer gives for a picture's patches: a matrix, a norm, a convolution of
+    3 x 3 patches and a norm, without biases of their own (Segment Anything: Kirillov et al. 2023, arXiv:2304.02643)."""
+
+    symbols: ClassVar[dict[str, str]] = {"d_out": "d_map"}
+    d_out: Dim
+    norm: Norm = Norm(kind="layernorm", bias=True, eps=1e-6)

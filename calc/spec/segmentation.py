@@ -24,7 +24,8 @@ class MaskDecoder(Node):
     The picture's vectors become four times as many along a side; the dot product of each with what a token's own three
     dense layers give is a mask, of n_masks; iou_depth dense layers (d_iou wide between them) say how good each is.
     maps: those of two stages before that of the picture are added as it becomes larger, and another token says whether
-    there is anything to be found at all (SAM 2). upscale_norm: between the two steps of that.
+    there is anything to be found at all (SAM 2); without them, what turns places into sinusoids is trained, and how
+    good masks are is no share. end_norm: behind the last attention; upscale_norm: between two steps of growing.
     """
 
     symbols: ClassVar[dict[str, str]] = {"d_ff": "d_two_way"}
@@ -41,6 +42,7 @@ class MaskDecoder(Node):
     n_dense: int = Field(default=2, ge=2, le=64)
     activation: Activation = "relu"
     norm: Norm = Norm(kind="layernorm", bias=True)
+    end_norm: Norm = Norm(kind="layernorm", bias=True)
     upscale_norm: Norm = Norm(kind="layernorm", bias=True, eps=1e-6)
     n_masks: int = Field(default=4, gt=1, le=64)
     iou_depth: int = Field(default=3, ge=2, le=64)

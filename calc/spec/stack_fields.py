@@ -23,7 +23,7 @@ from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
 from calc.spec.positions import Buckets, Disentangled
-from calc.spec.pyramid import Pyramid
+from calc.spec.pyramid import Neck, Pyramid
 from calc.spec.restored import Restored
 from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
@@ -56,8 +56,8 @@ class StackFields(Node):
     every block (DeepSeek-V4); None: the one that is added to. stream_mixing: how they do. altup: streams of another
     kind. heads: dense layers behind the final norm. pool: what makes one vector of a picture's (SigLIP).
     denoised: what stands behind the layers of a denoiser. pyramid: maps of what each stage of patches gives (SAM 2).
-    mask_decoder: what makes masks of them and of a prompt. stages: of pictures
-    in tiles, whose last group of layers is a second stage.
+    neck: one map of what the last layer gives (Segment Anything). mask_decoder: what makes masks of them and of a
+    prompt. stages: of pictures in tiles, whose last group of layers is a second stage.
     """
 
     d_model: Dim
@@ -73,6 +73,7 @@ class StackFields(Node):
     pool: AttentionPool | None = None
     denoised: Denoised | None = None
     pyramid: Pyramid | None = None
+    neck: Neck | None = None
     mask_decoder: MaskDecoder | None = None
     stages: Stages | None = None
 

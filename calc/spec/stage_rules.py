@@ -63,17 +63,22 @@ def mapped(stack: StackFields) -> None:
 
 
 def masked(stack: StackFields) -> None:
-    """Masks are made of the maps of three stages, each twice as fine as the next."""
-    spec = stack.mask_decoder
+    """Masks are made of the maps of three stages, each twice as fine as the next, or of one map."""
+    spec, of_maps = stack.mask_decoder, stack.pyramid or stack.neck
+    if stack.neck is not None and (not isinstance(stack.embedding, Patches) or stack.pyramid or stack.final_norm):
+        raise Refused(
+            "neck", "null, but behind layers over patches, without other maps or a norm", stack.embedding.kind
+        )
     if spec is None:
         return
     halves = [getattr(group.merge, "stride", 0) for group in stack.layers if group.merge is not None][:2]
-    if stack.pyramid is None or halves != [2, 2]:
-        raise Refused("mask_decoder", "null, but behind maps of three stages, each half as large as the last", "others")
-    width = stack.pyramid.d_out
+    if of_maps is None or (halves == [2, 2] and stack.pyramid is not None) is not spec.maps:
+        expected = "null, but behind maps of three stages, each half as large as the last, or a neck and without maps"
+        raise Refused("mask_decoder", expected, "others")
+    width = of_maps.d_out
     if width % 8 or width % (spec.narrowing * spec.n_heads):
         expected = f"a multiple of 8, and of narrowing * n_heads = {spec.narrowing * spec.n_heads}"
-        raise Refused("pyramid.d_out", expected, width)
+        raise Refused("pyramid.d_out" if stack.pyramid else "neck.d_out", expected, width)
 
 
 def tiled(stack: StackFields) -> None:

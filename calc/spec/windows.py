@@ -27,9 +27,12 @@ class WindowAttention(Node):
     plain: nothing is added to the scores, and queries, keys and values come out of one matrix with biases. The heads of
     each patch meet one another too, as transformers runs it, and nothing reads what comes of that (SAM 2: Ravi et al.
     2024, arXiv:2408.00714). side None beside it: one window holds the whole picture.
+    axes: to scores are added the products of each query with a learned vector for how far off a key is along rows, and
+    one along columns, of so many patches either way: as many as a side has. Queries, keys and values come out of one
+    matrix, and with side None a window holds the whole picture (Segment Anything: Li et al. 2022, arXiv:2112.01526).
     """
 
-    symbols: ClassVar[dict[str, str]] = {"side": "window_side"}
+    symbols: ClassVar[dict[str, str]] = {"side": "window_side", "axes": "axis_reach"}
     kind: Literal["window_attention"] = "window_attention"
     n_heads: Dim
     side: Dim | None
@@ -37,6 +40,7 @@ class WindowAttention(Node):
     qkv_bias: bool = True
     d_relative_bias: Dim | None = None
     plain: bool = False
+    axes: Dim | None = None
 
     @property
     def causal(self) -> bool:
@@ -45,7 +49,11 @@ class WindowAttention(Node):
 
     @model_validator(mode="after")
     def _plain(self) -> Self:
-        if self.side is None and not self.plain:
+        if self.axes is not None and (self.plain or self.shifted or self.d_relative_bias is not None):
+            raise Refused("axes", "null where windows are plain, shifted, or numbers are added to scores", self.axes)
+        if self.axes is not None and self.side not in (None, self.axes):
+            raise Refused("axes", f"the side {self.side} of a window", self.axes)
+        if self.side is None and not self.plain and self.axes is None:
             raise Refused("side", "a size, but of plain windows: tables of numbers are as large as a window", None)
         if self.plain and (self.shifted or self.d_relative_bias is not None or not self.qkv_bias):
             raise Refused("plain", "false where windows are shifted, or numbers are added to scores", True)

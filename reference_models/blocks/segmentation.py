@@ -73,12 +73,16 @@ class Masks(nn.Module):
         super().__init__()
         supported(spec, *MaskDecoder.model_fields)
         self.spec, (_, narrow) = spec, spec.attentions(width)
-        # What turns places into sinusoids is drawn once and never trained.
-        self.register_buffer("directions", torch.randn(2, width // 2))
+        # What turns places into sinusoids is drawn once, and in SAM 2 never trained.
+        directions = torch.randn(2, width // 2)
+        if spec.maps:
+            self.register_buffer("directions", directions)
+        else:
+            self.directions = nn.Parameter(directions)
         self.points = Points(spec, width, (front.height, front.width))
         self.mask, self.no_mask = GivenMask(spec, width), nn.Embedding(1, width)
         self.layers = nn.ModuleList(TwoWayLayer(spec, width, first=i == 0) for i in range(spec.n_layers))
-        self.to_image, self.norm = CrossAttention(narrow, width, width), NormLayer(spec.norm, (width,))
+        self.to_image, self.norm = CrossAttention(narrow, width, width), NormLayer(spec.end_norm, (width,))
         self.upscale1 = nn.ConvTranspose2d(width, width // 4, 2, 2)
         self.upscale2 = nn.ConvTranspose2d(width // 4, width // 8, 2, 2)
         self.upscale_norm = NormLayer(spec.upscale_norm, (width // 4,))

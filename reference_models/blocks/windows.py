@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from calc.spec import Attention, Merge, PooledAttention, WindowAttention
 from reference_models.blocks.attend import attend
+from reference_models.blocks.axis_windows import AlongAxes
 from reference_models.blocks.directions import add_directions, by_direction, made_bias
 from reference_models.blocks.linear import NormLayer
 from reference_models.blocks.planes import in_windows, out_of_windows
@@ -74,8 +75,10 @@ class InWindows(nn.Module):
         return x.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
 
 
-def windows_of(spec: WindowAttention, d_model: int) -> InWindows | InPlainWindows:
+def windows_of(spec: WindowAttention, d_model: int) -> InWindows | InPlainWindows | AlongAxes:
     """The module that twins it."""
+    if spec.axes is not None:
+        return AlongAxes(spec, d_model)
     return (InPlainWindows if spec.plain else InWindows)(spec, d_model)
 
 

@@ -46,6 +46,23 @@ SAM2 = {
     "prompt_encoder_config": {"hidden_size": 16, "image_size": 64, "patch_size": 16},
     "mask_decoder_config": {"hidden_size": 16, "mlp_dim": 20, "num_attention_heads": 2, "iou_head_hidden_dim": 12},
 }
+SAM_VIT = {
+    "hidden_size": 24,
+    "output_channels": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 3,
+    "image_size": 56,
+    "patch_size": 8,
+    "window_size": 3,
+    "global_attn_indexes": [1, 3],
+    "num_pos_feats": 8,
+    "mlp_dim": 40,
+}
+SAM = {
+    "vision_config": SAM_VIT,
+    "prompt_encoder_config": {"hidden_size": 16, "image_size": 56, "patch_size": 8},
+    "mask_decoder_config": SAM2["mask_decoder_config"],
+}
 SPEECH = {
     "vocab_size": 17,
     "hidden_size": 32,
@@ -245,6 +262,31 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
                 | {"num_point_embeddings": 6, "mask_input_channels": 8, "layer_norm_eps": 0.03, "hidden_act": "relu"},
                 "mask_decoder_config": SAM2["mask_decoder_config"] | {"num_hidden_layers": 1, "iou_head_depth": 1},
             },
+        ),
+    ),
+    "sam": (
+        SAM,
+        ("SamModel",),
+        (
+            {
+                "vision_config": SAM_VIT | {"qkv_bias": False, "global_attn_indexes": [0, 1, 2, 3], "mlp_dim": None},
+                "mask_decoder_config": {"hidden_size": 16, "num_attention_heads": 4}
+                | {"num_hidden_layers": 3, "num_multimask_outputs": 1, "iou_head_depth": 4, "mlp_dim": 24},
+            },
+            {
+                "vision_config": SAM_VIT | {"num_attention_heads": 1, "window_size": 7, "use_abs_pos": False},
+                "prompt_encoder_config": SAM["prompt_encoder_config"]
+                | {"num_point_embeddings": 6, "mask_input_channels": 8, "layer_norm_eps": 0.03, "hidden_act": "relu"},
+                "mask_decoder_config": SAM["mask_decoder_config"] | {"hidden_act": "silu", "layer_norm_eps": 0.03},
+            },
+        ),
+    ),
+    "sam_vision_model": (
+        SAM_VIT,
+        ("SamVisionModel",),
+        (
+            {"window_size": 0, "mlp_dim": None, "mlp_ratio": 2.5, "hidden_act": "relu", "num_channels": 1},
+            {"global_attn_indexes": [], "image_size": 60, "patch_size": 8, "layer_norm_eps": 0.03},
         ),
     ),
     "hubert": (

@@ -419,19 +419,22 @@ HIERA = (
         )
     ),
 )
-_DENSE = r"\.(?:proj_in|layers\.\d+|proj_out)\.(?P<w>\w+)"
+_DENSE = r"\.(?:proj_in|layers\.\d+|proj_out|lin\d)\.(?P<w>\w+)"
 _TWO_WAY = r"mask_decoder\.transformer\."
 SEGMENTING = _one(
     *(
         (rf"{_TWO_WAY}layers\.(?P<i>\d+)\.{theirs}(?P<w>\.\w+)", rf"mask_decoder.layers.\g<i>.{ours}\g<w>")
         for theirs, ours in (
-            (r"self_attn\.(?P<p>[qkvo])_proj", r"attention.\g<p>_proj"),
-            (r"cross_attn_token_to_image\.(?P<p>[qkvo])_proj", r"to_image.\g<p>_proj"),
-            (r"cross_attn_image_to_token\.(?P<p>[qkvo])_proj", r"to_tokens.\g<p>_proj"),
+            (r"self_attn\.(?P<p>[qkvo])(?:ut)?_proj", r"attention.\g<p>_proj"),
+            (r"cross_attn_token_to_image\.(?P<p>[qkvo])(?:ut)?_proj", r"to_image.\g<p>_proj"),
+            (r"cross_attn_image_to_token\.(?P<p>[qkvo])(?:ut)?_proj", r"to_tokens.\g<p>_proj"),
             (r"layer_norm(?P<n>\d)", r"norm\g<n>"),
         )
     ),
-    (rf"{_TWO_WAY}final_attn_token_to_image\.(?P<w>.+)", r"mask_decoder.to_image.\g<w>"),
+    (
+        rf"{_TWO_WAY}final_attn_token_to_image\.(?P<p>[qkvo])(?:ut)?_proj\.(?P<w>\w+)",
+        r"mask_decoder.to_image.\g<p>_proj.\g<w>",
+    ),
     (rf"{_TWO_WAY}layer_norm_final_attn\.(?P<w>\w+)", r"mask_decoder.norm.\g<w>"),
     (rf"{_TWO_WAY}layers\.(?P<i>\d+)\.mlp{_DENSE}", r"mask_decoder.layers.\g<i>.mlp.*.\g<w>"),
     (rf"mask_decoder\.output_hypernetworks_mlps\.(?P<i>\d+){_DENSE}", r"mask_decoder.of_masks.\g<i>.*.\g<w>"),
@@ -447,7 +450,27 @@ SEGMENTING = _one(
     (r"prompt_encoder\.no_mask_embed\.weight", "mask_decoder.no_mask.weight"),
     (r"prompt_encoder\.not_a_point_embed\.weight", "mask_decoder.points.none.weight"),
     (r"prompt_encoder\.point_embed\.weight", "mask_decoder.points.kind.weight"),
+    (r"prompt_encoder\.point_embed\.(?P<i>\d+)\.weight", r"mask_decoder.points.kind.\g<i>.weight"),
+    (r"shared_image_embedding\.positional_embedding", "mask_decoder.directions"),
     (r"no_memory_embedding", "mask_decoder.no_memory.weight"),
+)
+SAM = _layers(
+    r"vision_encoder\.",
+    "",
+    {
+        "layer_norm1": "attention_norm",
+        "layer_norm2": "channel_norm",
+        r"attn\.qkv": "attention.qkv_proj",
+        r"attn\.proj": "attention.o_proj",
+        r"mlp\.lin1": "mlp.up_proj",
+        r"mlp\.lin2": "mlp.down_proj",
+    },
+) + _one(
+    (r"vision_encoder\.layers\.N\.attn\.rel_pos_h", "layers.N.attention.row_distance.weight"),
+    (r"vision_encoder\.layers\.N\.attn\.rel_pos_w", "layers.N.attention.column_distance.weight"),
+    (r"vision_encoder\.neck\.(?:layer_)?(?P<n>\w+)\.(?P<w>\w+)", r"neck.\g<n>.\g<w>"),
+    (r"vision_encoder\.patch_embed\.projection\.(?P<w>\w+)", r"embedding.patch.\g<w>"),
+    (r"vision_encoder\.pos_embed", "embedding.position.weight"),
 )
 _STAGE2 = r"(?:swinv2\.)?encoder\.layers\.\d+\."
 SWINV2 = _one(
@@ -488,6 +511,8 @@ RULES: dict[str, Rules] = {
     "swinv2": SWINV2 + SWIN + VIT,
     **dict.fromkeys(("sam2_hiera_det_model", "sam2_vision_model"), HIERA),
     "sam2": HIERA + SEGMENTING,
+    "sam": SAM + SEGMENTING,
+    "sam_vision_model": SAM,
     "vit": VIT,
     "deit": VIT,
     "vit_msn": VIT,

@@ -25,7 +25,18 @@ from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, weights  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from tests.architectures.cases_media import CROSSED, MEDIA, MLLAMA, NESTED, PARAKEET, SAM2, TILED, TROCR, media_cases  # noqa: E402
+from tests.architectures.cases_media import (  # noqa: E402
+    CROSSED,
+    MEDIA,
+    MLLAMA,
+    NESTED,
+    PARAKEET,
+    SAM2,
+    SAM_VIT,
+    TILED,
+    TROCR,
+    media_cases,
+)
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.test_refusals import assert_one_line, garbage  # noqa: E402
 from tests.architectures.their_models import tiles  # noqa: E402
@@ -41,6 +52,7 @@ POOLED_ONCE = {
     "fpn_top_down_levels": [0],
 }
 FRAMES_OF_BERT = {"architectures": ["Wav2Vec2BertForAudioFrameClassification"]}
+NARROWER = {"attention_downsample_rate": 4}
 NARROW = {"cross_attention_hidden_size": None}
 PAIRS = ("clip", "siglip", "siglip2")
 SPEAKING = ("wav2vec2", "hubert", "wavlm", "unispeech")
@@ -110,7 +122,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "detr":
         return {"pixel_values": torch.rand(BATCH, 3, *PIXELS)}, Load(batch=BATCH, image=PIXELS)
     given: dict[str, Any] = {}
-    if model_type == "sam2":
+    if model_type in ("sam", "sam2"):
         side = config.prompt_encoder_config.image_size
         kinds = torch.arange(BATCH).reshape(BATCH, 1, 1) % 2
         given = {"input_points": torch.rand(BATCH, 1, 1, 2) * side, "input_labels": kinds}
@@ -125,7 +137,7 @@ def run(model: Any, given: dict[str, Any]) -> Any:
     """One pass. Pixtral's pictures go in one by one: of several it multiplies all patches with all, and hides some."""
     if model.config.model_type != "pixtral":
         # The counter asks what a module gives for its gradient, and SAM's prompt encoder gives a parameter.
-        with torch.set_grad_enabled(torch.is_grad_enabled() or model.config.model_type == "sam2"):
+        with torch.set_grad_enabled(torch.is_grad_enabled() or model.config.model_type in ("sam", "sam2")):
             return model(**given)
     return {"last_hidden_state": torch.cat([model(each[None]).last_hidden_state for each in given["pixel_values"]])}
 
@@ -181,6 +193,8 @@ BACKWARD = [
             "Sam2VisionModel",
             "Sam2Model",
             "MllamaVisionModel",
+            "SamModel",
+            "SamVisionModel",
             "Classification",
             "WithTeacher",
             "Generation",
@@ -208,7 +222,8 @@ def test_backward(model_type: str, name: str, config: dict[str, Any]) -> None:
 def _everything(out: Any) -> Any:
     """The sum of all that a head says."""
     if "pred_masks" in out:
-        return out.pred_masks.sum() + out.iou_scores.sum() + out.object_score_logits.sum()
+        found = out.pred_masks.sum() + out.iou_scores.sum()
+        return found + out.object_score_logits.sum() if "object_score_logits" in out else found
     if "fpn_hidden_states" in out:
         return out.last_hidden_state.sum() + sum(each.sum() for each in out.fpn_hidden_states)
     if "last_hidden_state" in out:
@@ -436,6 +451,16 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("sam2_hiera_det_model", {"patch_padding": [3, 2]}, "patch_padding"),
         ("sam2_hiera_det_model", {"blocks_per_stage": [1, 0, 2, 1]}, "blocks_per_stage"),
         ("sam2_hiera_det_model", {"num_attention_heads_per_stage": [1, 5, 3, 4]}, "embed_dim_per_stage"),
+        ("sam", {"architectures": ["SamHQModel"]}, "architectures"),
+        ("sam", {"vision_config": SAM_VIT | {"use_rel_pos": False}}, "vision_config.use_rel_pos"),
+        ("sam", {"vision_config": SAM_VIT | {"num_pos_feats": 16}}, "vision_config.num_pos_feats"),
+        ("sam", {"vision_config": SAM_VIT | {"image_size": [56, 56]}}, "vision_config.image_size"),
+        ("sam", {"vision_config": SAM_VIT | {"patch_size": 4}}, "prompt_encoder_config.patch_size"),
+        ("sam", {"prompt_encoder_config": PROMPT}, "prompt_encoder_config.image_size"),
+        ("sam", {"mask_decoder_config": TWO_WAY | {"hidden_size": 24}}, "mask_decoder_config.hidden_size"),
+        ("sam", {"mask_decoder_config": TWO_WAY | NARROWER}, "mask_decoder_config.attention_downsample_rate"),
+        ("sam_vision_model", {"architectures": ["SamModel"]}, "architectures"),
+        ("sam_vision_model", {"num_attention_heads": 5}, "hidden_size"),
         ("sam2", {"architectures": ["Sam2VideoModel"]}, "architectures"),
         ("sam2", {"vision_config": MAPPED | {"num_feature_levels": 4}}, "vision_config.num_feature_levels"),
         ("sam2", {"vision_config": MAPPED | {"model_type": "sam3_vision_model"}}, "vision_config.model_type"),

@@ -26,6 +26,7 @@ SPEECH = {"architectures": ["SeamlessM4Tv2ForSpeechToText"]}
 GEMMA4_LENT = {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 2, "layer_types": [SLIDING, FULL] * 3}
 MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Swin": (from_config({"model_type": "swin"}), FIELDS),
+    "SAM": (from_config({"model_type": "sam"}), FIELDS),
     "SAM 2": (from_config({"model_type": "sam2"}), FIELDS),
     "Llama 3.2 Vision": (
         from_config({"model_type": "mllama_vision_model", **CONFIGS["mllama_vision_model"], "attention_heads": 4}),

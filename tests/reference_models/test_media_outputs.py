@@ -103,6 +103,10 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("mllama", "MllamaForConditionalGeneration", {}, ("logits",)),
     ("mllama", "MllamaForConditionalGeneration", MEDIA["mllama"][2][0], ("logits",)),
     ("mllama", "MllamaModel", MEDIA["mllama"][2][1], ("last_hidden_state",)),
+    *(
+        ("sam_vision_model", "SamVisionModel", change, ("last_hidden_state",))
+        for change in ({}, *MEDIA["sam_vision_model"][2])
+    ),
     ("mllama_vision_model", "MllamaVisionModel", {}, ("last_hidden_state",)),
     ("mllama_vision_model", "MllamaVisionModel", MEDIA["mllama_vision_model"][2][0], ("last_hidden_state",)),
     ("mllama_vision_model", "MllamaVisionModel", MEDIA["mllama_vision_model"][2][1], ("last_hidden_state",)),
@@ -180,6 +184,8 @@ def test_same_as_transformers(model_type: str, name: str, change: dict[str, Any]
         assert found.std() > 1e-4
         if model_type == "patchtst":
             expected[each] = of_channels(expected[each], each, found)
+        if model_type == "sam_vision_model":
+            expected[each] = expected[each].flatten(2).mT
         if model_type == "mllama_vision_model":
             # Tile by tile of one picture a sequence.
             expected[each] = expected[each].reshape(found.shape)
@@ -202,7 +208,7 @@ def named(out: Output, name: str) -> Any:
                 return out.heads["pixels"][:, 1:]
             return out.logits if out.logits is not None else out.heads.get("class_head", heads[-1])
         case "last_hidden_state":
-            return out.last
+            return out.heads.get("map", out.last)
         case "encoder_last_hidden_state":
             return out.step.source
         case "logits_per_text":

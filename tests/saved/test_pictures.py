@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
@@ -197,3 +198,28 @@ def test_masks_keep_what_transformers_keeps(change: dict[str, Any], how: Setting
     written = saved_tensors(spec.model_copy(update={"mask_decoder": own}), Load(batch=batch), how)
     behind = [(n, each) for n, each in written.everything() if each.op.startswith("mask_decoder")]
     assert found.total - found.within("vision_encoder") == sum(n * each.tensor.bytes for n, each in behind)
+
+
+@pytest.mark.parametrize("execution", ["eager", "sdpa"])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("change", [{}, *MEDIA["sam"][2]])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_segment_anything_keeps_what_transformers_keeps(
+    change: dict[str, Any], autocast: bool, execution: Any, batch: int
+) -> None:
+    config = MEDIA["sam"][0] | change
+    parsed = transformers.SamConfig(**config)
+    model = transformers.SamModel._from_config(parsed, attn_implementation=execution).train()
+    points, kinds = torch.rand(batch, 1, 3, 2), torch.ones(batch, 1, 3, dtype=torch.long)
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return model(torch.rand(batch, 3, 56, 56), points, kinds)
+
+    found = probed(model, forward_pass)
+    spec = from_config({"model_type": "sam", **config})
+    assert spec.mask_decoder is not None
+    spec = spec.model_copy(update={"mask_decoder": spec.mask_decoder.model_copy(update={"n_points": 3})})
+    how = Settings(execution, "bf16" if autocast else "fp32", autocast, device="cpu")
+    written = saved_tensors(spec, Load(batch=batch), how).everything()
+    assert found.total == sum(n * each.tensor.bytes for n, each in written)
