@@ -63,7 +63,9 @@ def test_counts_of_every_class(model_type: str, name: str, config: dict[str, Any
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", MODES[1:])
-@pytest.mark.parametrize("model_type", ["vit", "clip", "siglip", "whisper", "wav2vec2-conformer", "detr", "vit_mae"])
+@pytest.mark.parametrize(
+    "model_type", ["vit", "clip", "siglip", "whisper", "wav2vec2-conformer", "detr", "vit_mae", "sam", "sam2"]
+)
 def test_counts_with_checkpointing(model_type: str, checkpointing: str) -> None:
     check(from_config({"model_type": model_type, **MEDIA[model_type][0]}), checkpointing)
 
