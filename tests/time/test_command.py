@@ -160,3 +160,11 @@ def test_waiting_for_launches_is_told_beside_what_does_not_wait(
     assert line.split(maxsplit=2)[2].startswith(f"{seconds} with --execution {execution}")
     assert "launched ahead" not in ahead
     assert "launched ahead" not in run(*arguments, "--batch", "512")[1]
+
+
+@pytest.mark.parametrize(("stack", "said"), [("torchtitan", True), ("megatron-core", False)])
+def test_what_memory_leaves_out_of_pipelines_is_said(run: Run, stack: str, said: bool) -> None:
+    words = ("--cluster", "dgx-h100", "--gpus", "8", "--phase", "training", "--stack", stack)
+    told = "torch.distributed.pipelining holds between stages"
+    assert (told in run("predict", "gpt2", *words, "--pp", "4")[1]) == said
+    assert told not in run("predict", "gpt2", *words)[1]
