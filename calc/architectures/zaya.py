@@ -79,6 +79,8 @@ def _experts(cfg: Config) -> dict[str, Moe]:
 
 
 def _rope(cfg: Config, kind: str) -> Rope:
+    """Heads are put together of what turns and what does not, even where nothing is left that does not."""
     if cfg.raw.get("rope_parameters") is None:
-        return Rope(theta=THETA[kind], fraction=0.5)
-    return rope(cfg, layers=next(word for word, each in KINDS.items() if each == kind))
+        return Rope(theta=THETA[kind], fraction=0.5, joined=True)
+    own = rope(cfg, layers=next(word for word, each in KINDS.items() if each == kind))
+    return own.model_copy(update={"joined": True})

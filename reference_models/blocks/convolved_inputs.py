@@ -49,8 +49,9 @@ def convolved_inputs(attention: Any, x: Tensor, step: Step, cache: LayerCache | 
     k = both[..., q.shape[2] * q.shape[3] :].unflatten(-1, (-1, attention.d_head)) + mean_k
 
     v = _values(attention, x, state)
-    k = _to_length(k) * attention.key_scale[:, None]
-    return _to_length(q).transpose(1, 2), k.transpose(1, 2), split(v, attention.n_kv_heads)
+    # What convolutions give lies channel by channel, which PyTorch's kernels do not take.
+    k = (_to_length(k) * attention.key_scale[:, None]).contiguous()
+    return _to_length(q).contiguous().transpose(1, 2), k.transpose(1, 2), split(v, attention.n_kv_heads)
 
 
 def _values(attention: Any, x: Tensor, state: dict[str, Tensor]) -> Tensor:

@@ -17,6 +17,7 @@ from calc.errors import Refused  # noqa: E402
 from calc.quantities.saved_tensors import SavedTensors, saved_tensors  # noqa: E402
 from calc.spec import (  # noqa: E402
     Attention,
+    Convolved,
     Embedding,
     Features,
     Frames,
@@ -25,6 +26,7 @@ from calc.spec import (  # noqa: E402
     Mlp,
     ModelSpec,
     ResNet,
+    Rope,
 )
 from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
@@ -212,6 +214,26 @@ def test_random_models(spec: ModelSpec, mode: Mode) -> None:
         expected(spec, mode)
     except Refused:
         assume(False)
+    check(spec, mode)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("sizes", [(1, 1, 2), (2, 1, 8), (4, 2, 6)], ids=str)
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_convolved_heads_of_which_all_turns(sizes: tuple[int, int, int], joined: bool, mode: Mode) -> None:
+    """What convolutions give lies channel by channel, and PyTorch's kernels are given it token by token."""
+    n_heads, n_kv_heads, d_head = sizes
+    rope, convolved = Rope(joined=joined), Convolved(d_conv=1, d_head_conv=2)
+    mixer = Attention(n_heads=n_heads, n_kv_heads=n_kv_heads, d_head=d_head, convolved=convolved, rope=rope)
+    check(ModelSpec(d_model=24, vocab_size=5, layers=(LayerGroup(count=2, mixer=mixer, channel=Mlp()),)), mode)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_zaya_of_whose_heads_all_turns(mode: Mode) -> None:
+    whole = {"rope_type": "default", "rope_theta": 71.0, "partial_rotary_factor": 1.0}
+    config = CONFIGS["zaya"] | {"rope_parameters": {"hybrid": whole, "hybrid_sliding": whole}}
+    spec = from_config({"model_type": "zaya", **config})
+    assert all(mixer.rope.joined and mixer.rope.fraction == 1 for mixer in spec.attentions)
     check(spec, mode)
 
 
