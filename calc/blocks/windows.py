@@ -188,8 +188,9 @@ def check_grid(spec: Stack, load: Load, sides: Grid) -> None:
             sides = halved(group.merge, sides)
         else:
             sides = sides if group.merge is None else (ceil_div(sides[0], 2), ceil_div(sides[1], 2))
-        mixer = group.mixer
-        side = mixer.side if isinstance(mixer, WindowAttention) and not mixer.plain and mixer.side is not None else 0
+        mixer, side = group.mixer, 0
+        if isinstance(mixer, WindowAttention) and not mixer.plain and mixer.axes is None and mixer.side is not None:
+            side = mixer.side
         for patches in sides:
             if not is_symbolic(patches) and not is_symbolic(side) and holds(patches < side):
                 expected = f"at least {side} patches, a window, along each side in {group.name}"

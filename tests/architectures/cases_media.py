@@ -287,6 +287,8 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         (
             {"window_size": 0, "mlp_dim": None, "mlp_ratio": 2.5, "hidden_act": "relu", "num_channels": 1},
             {"global_attn_indexes": [], "image_size": 60, "patch_size": 8, "layer_norm_eps": 0.03},
+            # Windows that are larger than the picture are filled up.
+            {"window_size": 9},
         ),
     ),
     "hubert": (
