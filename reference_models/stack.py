@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, FunnelAttention, Mla, Node, Stack, Tiles
+from calc.spec import Embedding, FunnelAttention, Mla, Stack, Tiles
 from reference_models.ahead import ahead_of_groups
 from reference_models.blocks import FRONTS
 from reference_models.blocks.altup import IntoStreams, OutOfStreams
@@ -31,7 +31,7 @@ from reference_models.blocks.streams import Collapse
 from reference_models.blocks.tiles import Between
 from reference_models.cache import Cache
 from reference_models.layer import run_layer
-from reference_models.stack_layers import layers_of
+from reference_models.stack_layers import borrows, layers_of
 from reference_models.step import Step
 from reference_models.support import module_of, supported
 
@@ -74,7 +74,7 @@ class StackOfLayers(nn.Module):
         self._add_merges(spec)
         # Read here, since torch.compile cannot ask a description for what it may not have.
         self.vectors = getattr(spec.embedding, "vectors", 1)
-        self.lends = any(_borrows(node) for layer in self.layers for node in (*layer.group.mixers, layer.group.channel))
+        self.lends = any(borrows(node) for layer in self.layers for node in (*layer.group.mixers, layer.group.channel))
         mixers = (mixer for group in spec.layers for mixer in group.mixers)
         self.tunes = next((m.d_rope for m in mixers if isinstance(m, Mla) and m.d_rope and m.rope.tuned), None)
         if self.tunes is not None:
@@ -248,10 +248,3 @@ class StackOfLayers(nn.Module):
             given = x if each.reads is None else results[each.reads]
             results[each.name] = self.get_submodule(each.name)(given[:, :text] if each.per == "text" else given, new)
         return results
-
-
-def _borrows(node: Node | None) -> bool:
-    """Whether it takes keys and values, values alone, or what a router made, of a layer before it, or gives the next
-    one what its experts make."""
-    some = getattr(node, "value_rank", None), getattr(node, "deep_router", None), getattr(node, "late", False) or None
-    return getattr(node, "kv", "own") == "earlier" or any(each is not None for each in some)

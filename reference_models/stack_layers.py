@@ -1,8 +1,8 @@
-"""The layers of a stack, in the order they run."""
+"""The layers of a stack, in the order they run, and what they lend one another."""
 
 from __future__ import annotations
 
-from calc.spec import Stack
+from calc.spec import Node, Stack
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.layer import Layer
 from reference_models.layer_streams import add_streams, alternate
@@ -33,3 +33,10 @@ def layers_of(spec: Stack, d_source: int) -> list[Layer]:
         if spec.altup is not None:
             alternate(layer, spec.altup, spec.d_model)
     return made
+
+
+def borrows(node: Node | None) -> bool:
+    """Whether it takes keys and values, values alone, or what a router made, of a layer before it, or gives the next
+    one what its experts make."""
+    some = getattr(node, "value_rank", None), getattr(node, "deep_router", None), getattr(node, "late", False) or None
+    return getattr(node, "kv", "own") == "earlier" or any(each is not None for each in some)
