@@ -13,12 +13,13 @@ from calc.quantities.chains import Chain, elements_back, in_fp32, moved
 from calc.quantities.flops import of_prompt
 from calc.quantities.weights import quantizes
 from calc.spec.run import Run
-from calc.time.kernels.kernel import Direction, Kernel, Recurrent, pass_bytes, width_of
+from calc.time.kernels.kernel import Direction, Kernel, pass_bytes, width_of
 from calc.time.step.expert_bias import added_apart, behind_experts
 from calc.time.step.formats import number_formats
 from calc.time.step.in_turn import each_alone, in_turn
 from calc.time.step.rank_share import Share, share_of
 from calc.time.step.record import NumberedChain, Record, place_of
+from calc.time.step.recurrent import recurrent
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
 from calc.trace.functions import ATTENTION_BACK, TRAITS, Attend, Matmul
@@ -114,7 +115,7 @@ class Operations:
         code = "" if packed is None or self.formats.quantized is None else f"{self.formats.quantized.code}_weights"
         flops = self.flops(chain, few)
         known = self.shape(chain, kernel, few) | self.run_by_pytorch(chain, kernel, resident)
-        known["recurrence"] = self.recurrence(chain)
+        known["recurrence"] = recurrent(chain, self.run)
         return kernel._replace(flops=flops, bytes=streamed + resident, weight_bytes=packed, packed=code, **known)
 
     def run_by_pytorch(self, chain: Chain, kernel: Kernel, resident: float) -> dict[str, object]:
@@ -182,23 +183,6 @@ class Operations:
             cached = width_of(self.formats.cache) / width_of(self.formats.stream)
             return {"shape": shape, "use": "forward" if len(chain) > 1 else "batched", "cached": cached}
         return {}
-
-    def recurrence(self, chain: Chain) -> Recurrent | None:
-        """What a recurrence's kernel depends on, in a chain that holds one, or a part of one."""
-        found = next((leaf.op.recurrence for leaf in chain if leaf.op.recurrence is not None), None)
-        if found is None:
-            return None
-        run, tp = self.run, self.run.tp
-        return Recurrent(
-            kind=found.kind,
-            batch=run.batch,
-            seq=float(run.new_tokens) / run.cp,
-            heads=float(found.heads) / tp,
-            key_heads=max(float(found.key_heads) / tp, 1.0),
-            d_key=float(found.d_key),
-            d_value=float(found.d_value),
-            whole=found.whole,
-        )
 
     def flops(self, chain: Chain, few: float) -> float:
         """FLOPs of one call, as run: in the open, scores of hidden pairs too."""
