@@ -24,6 +24,7 @@ class Rule(NamedTuple):
     the first position, or without; a table of sinusoids; or sinusoids that are no parameters. embed_norm: the embedding
     is normed; early: the decoder's before it adds its positions. n_positions, scaled, labels, act: what the absent keys
     max_position_embeddings, scale_embedding, num_labels and activation_function mean. sparse: some layers have experts.
+    as_weight: as in Mlp.
     """
 
     prefix: str
@@ -36,6 +37,7 @@ class Rule(NamedTuple):
     labels: int = 2
     act: Activation = "gelu"
     sparse: bool = False
+    as_weight: bool = False
 
 
 WRITES = {"ForConditionalGeneration": "lm"}
@@ -49,9 +51,7 @@ RULES = {
     "pegasus": Rule("Pegasus", WRITES, before=True, positions="table", embed_norm=False),
     "marian": Rule("Marian", {"MTModel": "lm"}, positions="table", embed_norm=False),
     "m2m_100": Rule("M2M100", WRITES, True, positions="fixed", embed_norm=False, scaled=True, act="relu"),
-    "nllb-moe": Rule(
-        "NllbMoe", WRITES, True, positions="fixed", embed_norm=False, scaled=True, act="relu", sparse=True
-    ),
+    "nllb-moe": Rule("NllbMoe", WRITES, True, "fixed", False, scaled=True, act="relu", sparse=True, as_weight=True),
     "blenderbot": Rule("Blenderbot", WRITES, True, positions="learned", embed_norm=False, n_positions=128),
     "blenderbot-small": Rule("BlenderbotSmall", WRITES, positions="learned", embed_norm="early", n_positions=512),
 }
@@ -145,7 +145,7 @@ def layer(cfg: Config, side: str, d_model: int, act: Activation, rule: Rule) -> 
         count=cfg.layers(f"{side}_layers"),
         mixer=attention,
         cross=attention.model_copy(update={"causal": False}) if side == "decoder" else None,
-        channel=Mlp(d_ff=cfg.size(f"{side}_ffn_dim"), bias=True, activation=act),
+        channel=Mlp(d_ff=cfg.size(f"{side}_ffn_dim"), bias=True, activation=act, as_weight=rule.as_weight),
         norm=LAYER_NORM,
         placement="pre" if rule.before else "post",
         residual_dropout=True,

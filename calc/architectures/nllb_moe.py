@@ -35,5 +35,6 @@ def experts(cfg: Config, side: str, act: Activation) -> Moe:
         bias=True,
         router_bias=cfg.flag("router_bias", absent=False),
         activation=act,
+        as_weight=True,
         scale=1.0 - cfg.number("moe_token_dropout", absent=0.2),
     )

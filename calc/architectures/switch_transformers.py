@@ -83,5 +83,6 @@ def _channels(cfg: Config) -> tuple[Mlp, Moe]:
         router_bias=cfg.flag("router_bias", absent=False),
         renormalize=False,
         activation=act,
+        as_weight=True,
     )
-    return Mlp(d_ff=d_ff, activation=act, dropout=True), experts
+    return Mlp(d_ff=d_ff, activation=act, dropout=True, as_weight=True), experts

@@ -128,7 +128,7 @@ def feed_forward(cfg: Config, absent: str) -> Mlp:
     cfg.only("is_gated_act", gated, why=f"feed_forward_proj is {word}")
     if act != _activation(word):
         raise Refused("dense_act_fn", f"the activation of feed_forward_proj = {word}", act)
-    return Mlp(d_ff=cfg.size("d_ff"), gated=gated, activation=act, dropout=True)
+    return Mlp(d_ff=cfg.size("d_ff"), gated=gated, activation=act, dropout=True, as_weight=True)
 
 
 def _activation(word: str) -> Activation:

@@ -62,4 +62,4 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     if spec.dropout:
         y = t.dropout("dropout", y)
     down_bias = spec.bias if spec.down_bias is None else spec.down_bias
-    return t.linear("down_proj", y, x.width, bias=down_bias, shard=ROW, spread=spread)
+    return t.linear("down_proj", y, x.width, bias=down_bias, shard=ROW, spread=spread, as_weight=spec.as_weight)

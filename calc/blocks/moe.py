@@ -88,9 +88,8 @@ def with_bias(t: Trace, y: Tensor) -> Tensor:
 
 
 def _expert(spec: Moe, d_ff: Size) -> Mlp:
-    return Mlp.model_construct(
-        d_ff=d_ff, gated=spec.gated, bias=spec.bias, activation=spec.activation, clamp=spec.clamp
-    )
+    how = {"gated": spec.gated, "bias": spec.bias, "activation": spec.activation, "clamp": spec.clamp}
+    return Mlp.model_construct(d_ff=d_ff, **how, as_weight=spec.as_weight)
 
 
 def _shared(spec: Moe, d_ff: Size) -> Mlp:

@@ -42,6 +42,7 @@ def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Setting
         loss_fused=run.fused_loss,
         joins=run.stack is not None and run.stack.joins,
         weighs_activation=run.stack is not None and run.stack.weighs_activation,
+        frozen_apart=run.frozen not in (None, "fp32"),
     )
 
 

@@ -42,6 +42,7 @@ class Mlp(Node):
     inner_norm: a norm on what the last matrix reads (BitNet: Wang et al. 2023, arXiv:2310.11453).
     clamp: as it says there; `activation` then has no part. dropout: training may drop part of what the second matrix
     reads (T5). gate_scale: what gate(x) is multiplied with ahead of its activation (Falcon-H1).
+    as_weight: what the last matrix reads is brought to its weight's format, which under autocast is fp32 (T5).
     sparsity: the share of gate(x) that is cut to zero, as if its numbers were spread normally; the rest is lowered by
     the cut (Gemma 3n).
     shift: what it reads is a learned mix of each token and the one before it, x + mix * (x_before - x) (RWKV-7: Peng et
@@ -63,6 +64,7 @@ class Mlp(Node):
     down_bias: bool | None = None
     inner_norm: Norm | None = None
     sparsity: float = Field(default=0.0, ge=0, lt=1)
+    as_weight: bool = False
 
     @model_validator(mode="after")
     def _fusible(self) -> Self:
@@ -120,7 +122,7 @@ class Moe(Node):
     capacity_factor: each expert has room for capacity_factor * tokens * top_k / n_experts tokens, rounded up; what
     comes after is dropped, and room that stays empty is computed all the same (Fedus et al. 2021, section 2.2). None:
     no limit.
-    clamp: as in Mlp; shared_clamp: that of the shared experts, True for the same, False where they are not cut (Hy4).
+    clamp, as_weight: as in Mlp; shared_clamp: the shared experts' clamp, True for the same, False for none (Hy4).
     bias: on all experts' matrices; shared_bias: on those of the shared ones, None means as bias (Step 3.5).
     weigh: whether an expert's weight scales its result or what it reads (Llama 4).
     scoring: how router logits become weights; `sparsemixer`: a softmax over those logits that lie within 2 * tolerance
@@ -157,6 +159,7 @@ class Moe(Node):
     dense_norm: Norm | None = None
     activation: Activation = "silu"
     clamp: GateClamp | None = None
+    as_weight: bool = False
     shared_clamp: bool | GateClamp = True
     weigh: Literal["result", "input"] = "result"
     capacity_factor: float | None = Field(default=None, gt=0, le=1e6)

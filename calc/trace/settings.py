@@ -17,7 +17,8 @@ class Settings:
     recompute: the regions that are computed again in backward. loss_fused: whether one kernel computes the loss and
     its gradient in the logits' place; None: where the execution is compiled. joins: whether products that read the same
     keep one narrower copy of it together. weighs_activation: whether routers' weights multiply what experts'
-    activations give, and not their results, which are then not kept.
+    activations give, and not their results, which are then not kept. frozen_apart: whether an adapter leaves weights in
+    another format than its own.
     """
 
     execution: Kernels = "eager"
@@ -30,6 +31,7 @@ class Settings:
     loss_fused: bool | None = None
     joins: bool = False
     weighs_activation: bool = False
+    frozen_apart: bool = False
 
     @property
     def stream(self) -> str:

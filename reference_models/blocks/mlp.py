@@ -32,6 +32,7 @@ FIELDS = (
         "receptance",
         "inner_norm",
         "sparsity",
+        "as_weight",
     ),
 )
 """Fields of the spec that are computed here."""
@@ -83,7 +84,11 @@ class FeedForward(nn.Module):
             y = self.activation(raised) if self.spec.activation == "xielu" else self.act(raised)
         if self.spec.inner_norm is not None:
             y = self.inner_norm(y)
-        y = self.down_proj(F.dropout(y, step.dropout) if self.spec.dropout and step is not None else y)
+        y = F.dropout(y, step.dropout) if self.spec.dropout and step is not None else y
+        # A matrix that is kept as codes has no weight, and is unpacked in the format of what it reads.
+        if self.spec.as_weight and hasattr(self.down_proj, "weight"):
+            y = y.to(self.down_proj.weight.dtype)
+        y = self.down_proj(y)
         return y if gate is None else gate * y
 
     def _gated(self, gate: Tensor, up: Tensor) -> Tensor:

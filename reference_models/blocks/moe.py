@@ -22,7 +22,7 @@ FIELDS = (
     *("n_experts", "top_k", "d_expert", "d_shared", "d_latent", "shared_gate", "gated", "bias", "router_bias"),
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
-    *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips", "n_zero", "late"),
+    *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips", "n_zero", "late", "as_weight"),
 )
 """Fields of the spec that are computed here."""
 
@@ -231,4 +231,5 @@ def _counts(chosen: Tensor, spec: Moe) -> list[int]:
 
 
 def _mlp(spec: Moe, width: int | None) -> Mlp:
-    return Mlp(d_ff=width, gated=spec.gated, bias=spec.bias, activation=spec.activation, clamp=spec.clamp)
+    how = {"gated": spec.gated, "bias": spec.bias, "activation": spec.activation, "clamp": spec.clamp}
+    return Mlp(d_ff=width, **how, as_weight=spec.as_weight)

@@ -25,7 +25,7 @@ class Matrix(TypedDict, total=False):
     its weights are reported as. shard: what tensor-parallel ranks hold of it; split: what divides the result among
     them, where that does not follow from the shard. again: whether the layer has multiplied with that matrix before, so
     that autocast's copy of it is there. moves: where some of x stands in a cache. reached: 0 where nothing
-    reads the result, so that no gradient comes back.
+    reads the result, so that no gradient comes back. as_weight: x is brought to the weight's format ahead of it.
     """
 
     bias: bool
@@ -37,6 +37,7 @@ class Matrix(TypedDict, total=False):
     again: bool
     moves: Callable[[], Moves] | None
     reached: Size
+    as_weight: bool
 
 
 def linear(
@@ -65,7 +66,7 @@ def linear(
     if bounds is not None:
         y = clamped(t, y, bounds)
     if isinstance(t.adapter, Lora) and name in t.adapter.targets:
-        return low_rank(t, t.adapter, name, x, y, spread, matrix.get("shard"))
+        return low_rank(t, t.adapter, name, x, y, spread, matrix)
     return y
 
 
@@ -90,6 +91,13 @@ def _multiplied(
         y.heads, y.grouped = shard.kv_heads, x.rows * shard.kv_rows if shard.fused else 0
     m, groups = (x.rows, 1) if spread is None else (spread.rows, spread.reached)
     copies = () if spread is None or not spread.copied else (copied(t, name, spread, weights),)
+
+    def keeps(tape: Tape, read: Storage) -> Storage:
+        if matrix.get("as_weight") and not tape.settings.frozen_apart:
+            # In fp32 under autocast, which makes a copy of its own of that, whatever it was before.
+            read = tape.cast(read, tape.settings.stream)
+        return saved_by_product(tape, read, y, weights[0], spread, cast=not again)
+
     t.op(
         name,
         "linear",
@@ -103,7 +111,7 @@ def _multiplied(
         reached=matrix.get("reached", 1),
         shape=Matmul(m, d_out, x.width, groups),
         moves=moves if spread is None else lambda: spread.moves(x, y, weights),
-        keeps=lambda tape, read: saved_by_product(tape, read, y, weights[0], spread, cast=not again),
+        keeps=keeps,
         operands=(x,) if copies else None,
     )
     return y
@@ -136,18 +144,18 @@ def copied(t: Recorder, name: str, spread: Spread, weights: Sequence[Weight]) ->
     return y
 
 
-def low_rank(
-    t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None, shard: Shard | None = None
-) -> Tensor:
+def low_rank(t: Recorder, lora: Lora, name: str, x: Tensor, y: Tensor, spread: Spread | None, whole: Matrix) -> Tensor:
     """y + scale * B A x (Hu et al. 2021, arXiv:2106.09685): 2 * rows * rank * (d_in + d_out) FLOPs more.
 
-    Beside weights that layers have in common it is no adapter's, but a part of the model. shard: of the matrix: its
-    columns divide those of A, its rows those of B; the other of the two stands whole on every rank."""
-    of = t.component if t.common else "adapter"
+    Beside weights that layers have in common it is no adapter's, but a part of the model. whole: the matrix, of whose
+    shard columns divide those of A, rows those of B; the other of the two stands whole on every rank."""
+    of, shard = t.component if t.common else "adapter", whole.get("shard")
+    as_weight = whole.get("as_weight", False)
     with t.trained():
         for half, width, axis in (("A", lora.rank, 1), ("B", y.width, 0)):
             key, own = f"{name}.lora_{half}.weight", shard if shard is not None and shard.axis == axis else None
-            x = linear(t, f"{name}_lora_{half}", x, width, of=of, key=key, inside=False, spread=spread, shard=own)
+            how: Matrix = {"of": of, "key": key, "shard": own, "as_weight": half == "A" and as_weight}
+            x = linear(t, f"{name}_lora_{half}", x, width, inside=False, spread=spread, **how)
     # What the update's scale multiplies is added to what the matrix itself gave.
     return add(t, f"{name}_lora_add", y, x, of=of)
 
