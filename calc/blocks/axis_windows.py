@@ -16,8 +16,8 @@ from calc.sizes import Size, at_least, ceil_div, exact_div, is_symbolic
 from calc.spec import WindowAttention
 from calc.spec.load import Load
 from calc.trace.functions import Attend, Matmul
-from calc.trace.op import Moves
 from calc.trace.primitives.attend_live import Scoring
+from calc.trace.primitives.product import product
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -121,18 +121,6 @@ def _along(
             tape.keep(Storage(copied * q.elements, queries.dtype, False, queries.split), "copy of queries")
         return tape.product(queries, of, many * other * n * n)
 
-    y, flops = t.made(many * n * other, n, q, vectors, split="tensor"), 2 * many * n * other * n * d_head
-    t.op(
-        f"by_{axis}",
-        # Of weights that are looked up: no part of the core that selective checkpointing computes again.
-        "linear",
-        "batched_matmul",
-        (q, vectors),
-        (y,),
-        flops=flops,
-        backward=(int(q.grad) + int(vectors.grad)) * flops,
-        shape=shape,
-        moves=lambda: Moves(q.elements + vectors.elements, y.elements),
-        keeps=keeps,
-    )
-    return y
+    rows = many * n * other
+    # Linear, of weights that are looked up: no part of the core that selective checkpointing computes again.
+    return product(t, f"by_{axis}", q, vectors, rows, n, shape, 2 * rows * n * d_head, kind="linear", keeps=keeps)

@@ -8,16 +8,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
-from calc.memory.layer_conditions import (
-    of_batch_norms,
-    of_halved_texts,
-    of_keys,
-    of_patches_of_bytes,
-    of_pictures,
-    of_routers,
-    of_shorter,
-    of_tiles,
-)
+from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.sizes import Size, is_exactly
 from calc.spec import (
@@ -27,7 +18,6 @@ from calc.spec import (
     DeltaNet,
     GatedConvolution,
     Kda,
-    LayerGroup,
     LinearAttention,
     Mamba,
     Mamba2,
@@ -89,34 +79,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _pieces(spec, run)
     if run.schedule == "dualpipe":
         yield from of_dualpipe(run.pp, run.micro_batches)
-    shared = any(group.shared or group.shared_block is not None for group in spec.layers)
-    if not is_exactly(run.pp, 1) and (spec.towers or shared):
-        yield one("pp", "1 for a model with towers or shared layers", run.pp)
-    if not is_exactly(run.pp, 1) and (spec.per_layer is not None or any(_lends(group) for group in spec.layers)):
-        beside = "late experts, lent keys and latents, choices of a shared indexer, inputs of their own"
-        yield one("pp", f"1 where layers read what others give beside the stream ({beside})", run.pp)
-    yield from of_pictures(spec, run)
-    yield from of_tiles(spec, run)
-    yield from of_routers(spec, run)
-    yield from of_batch_norms(spec, run)
-    yield from of_patches_of_bytes(spec, run)
-    yield from of_shorter(spec, run)
-    yield from of_halved_texts(spec, run)
+    yield from of_layers(spec, run)
     if not is_exactly(run.interleave, 1):
         yield Condition("interleave", "1 without a pipeline", run.interleave, _piped, run.interleave, run.pp)
-
-
-def _lends(group: LayerGroup) -> bool:
-    """Whether a layer and one behind it are to stand in one stage, since more than the stream leads to that."""
-    late = isinstance(group.channel, Moe) and group.channel.late
-    return late or any(_borrows(mixer) for mixer in group.mixers)
-
-
-def _borrows(mixer: object) -> bool:
-    """Whether a mixer reads keys, latents or an indexer's choice of a layer before it."""
-    if isinstance(mixer, Mla) and mixer.top_k is not None and mixer.indexer is None:
-        return True
-    return isinstance(mixer, Attention | Mla) and mixer.kv == "earlier"
 
 
 def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:

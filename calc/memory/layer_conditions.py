@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from calc.memory.condition import Condition, one
 from calc.sizes import is_exactly
-from calc.spec import BlockIndexer, FunnelAttention, ModelSpec, WindowAttention
+from calc.spec import Attention, BlockIndexer, FunnelAttention, LayerGroup, Mla, ModelSpec, Moe, WindowAttention
 from calc.spec.run import Run
 
 
@@ -25,6 +25,45 @@ def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield one("cp", "1 beside hashed n-grams, whose first tokens are another rank's", run.cp)
     if any(getattr(mixer, "merged", False) for mixer in mixers):
         yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
+
+
+def of_layers(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of all that follows in this file. Errors: Refused where no size could fulfil one."""
+    for of in (
+        of_stages,
+        of_pictures,
+        of_tiles,
+        of_routers,
+        of_batch_norms,
+        of_patches_of_bytes,
+        of_shorter,
+        of_halved_texts,
+    ):
+        yield from of(spec, run)
+
+
+def of_stages(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of layers that one stage must hold together. Errors: Refused where no size could fulfil one."""
+    if is_exactly(run.pp, 1):
+        return
+    if spec.towers or any(group.shared or group.shared_block is not None for group in spec.layers):
+        yield one("pp", "1 for a model with towers or shared layers", run.pp)
+    if spec.per_layer is not None or any(_lends(group) for group in spec.layers):
+        beside = "late experts, lent keys and latents, choices of a shared indexer, inputs of their own"
+        yield one("pp", f"1 where layers read what others give beside the stream ({beside})", run.pp)
+
+
+def _lends(group: LayerGroup) -> bool:
+    """Whether a layer and one behind it are to stand in one stage, since more than the stream leads to that."""
+    late = isinstance(group.channel, Moe) and group.channel.late
+    return late or any(_borrows(mixer) for mixer in group.mixers)
+
+
+def _borrows(mixer: object) -> bool:
+    """Whether a mixer reads keys, latents or an indexer's choice of a layer before it."""
+    if isinstance(mixer, Mla) and mixer.top_k is not None and mixer.indexer is None:
+        return True
+    return isinstance(mixer, Attention | Mla) and mixer.kv == "earlier"
 
 
 def of_routers(spec: ModelSpec, run: Run) -> Iterator[Condition]:
