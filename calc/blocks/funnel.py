@@ -99,10 +99,7 @@ def _factorized(t: Trace, spec: FunnelAttention, q: Tensor, d_model: Size, load:
 def _segments(t: Trace, spec: FunnelAttention, q: Tensor, load: Load, keys: Size) -> Tensor:
     """Each query's scores of its own and of the other segment, of which each key's is looked up."""
     heads, rows = spec.n_heads, load.batch * spec.n_heads * load.seq
-    weights = (
-        t.weight("segment_bias", heads, spec.d_head, of="positional"),
-        t.weight("segment_vectors", 2, heads, spec.d_head, of="positional"),
-    )
+    weights = (t.weight("segment_bias", heads, spec.d_head, of="positional"), _vectors(t, spec))
     found, made = (t.made(rows, width, q, weights=weights, split="tensor") for width in (2, keys))
     shape = Matmul(load.batch * load.seq, 2, spec.d_head, heads, weighed=False)
     inputs = {"weights": weights, "of": "positional", "flops": 4 * rows * spec.d_head, "shape": shape}
@@ -125,6 +122,11 @@ def _matrix(t: Trace, spec: FunnelAttention, d_model: Size) -> Weight:
     return t.weight("pos_proj.weight", spec.n_heads * spec.d_head, d_model, of="positional")
 
 
+def _vectors(t: Trace, spec: FunnelAttention) -> Weight:
+    """Those of a query's own and of the other segment."""
+    return t.weight("segment_vectors", 2, spec.n_heads, spec.d_head, of="positional")
+
+
 def _placing(t: Trace, spec: FunnelAttention) -> Weight:
     return t.weight("pos_bias_v", spec.n_heads, spec.d_head, of="positional")
 
@@ -142,7 +144,7 @@ def _values(
     q, v = operands[0], operands[2]
     d_model = found.d_model
     pairs, matrix = weights.elements, _matrix(t, spec, d_model)
-    segments = t.weight("segment_vectors", 2, spec.n_heads, spec.d_head, of="positional")
+    segments = _vectors(t, spec)
 
     def keeps(tape: Tape, q: Storage, k: Storage, v: Storage, *vectors: Storage) -> Storage:
         tape.written_out("attention with scores of segments")

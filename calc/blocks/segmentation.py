@@ -6,7 +6,6 @@ Source: transformers 5.23, models/sam2/modeling_sam2.py, Sam2PromptEncoder and S
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from calc.blocks.attention import attention, cross_attention
 from calc.blocks.prompt import given_mask, points, sinusoids
@@ -18,6 +17,7 @@ from calc.spec import Activation, MaskDecoder
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
 from calc.trace.primitives.product import product
+from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -37,11 +37,10 @@ def mask_decoder(t: Trace, spec: MaskDecoder, maps: list[Map], load: Load) -> Te
         finer = _finer(t, maps) if spec.maps else None
         if spec.maps:
             image = t.add("without_memory", image, _learned(t, "no_memory", 1, image.width))
-        n_tokens = spec.n_masks + 1 + spec.maps
-        tokens = _tokens(t, spec, image.width, n_tokens, load)
+        tokens, n_tokens = _tokens(t, spec, image.width, load)
         image = t.add("prompted", image, given_mask(t, spec, image.width, grid, load))
         places = sinusoids(t, spec, "places", grid[0] * grid[1], image.width)
-        found, image = _two_way(t, spec, tokens, image, places, (n_tokens + spec.n_points + 1, grid), load)
+        found, image = _two_way(t, spec, tokens, image, places, (n_tokens, grid), load)
         masks = _masks(t, spec, found, image, finer, load)
         _scores(t, spec, found, load)
         out.append(masks)
@@ -61,13 +60,14 @@ def _finer(t: Trace, maps: list[Map]) -> tuple[Tensor, Tensor]:
     )
 
 
-def _tokens(t: Trace, spec: MaskDecoder, width: Size, n: Size, load: Load) -> Tensor:
-    """[batch * (n + points), width]: a learned vector for each thing that is asked, and the prompt's points."""
+def _tokens(t: Trace, spec: MaskDecoder, width: Size, load: Load) -> tuple[Tensor, Size]:
+    """[batch * n, width]: a learned vector for each thing that is asked, and the prompt's points; and n."""
     rows = {"object": 1} if spec.maps else {}
     rows |= {"iou": 1, "mask": spec.n_masks}
     tables = tuple(t.weight(f"{name}_token.weight", each, width) for name, each in rows.items())
+    n = sum(rows.values())
     asked = t.parameters("asked", tables, load.batch * n, width)
-    return t.concat("tokens", asked, points(t, spec, width, load))
+    return t.concat("tokens", asked, points(t, spec, width, load)), n + spec.n_points + 1
 
 
 def _two_way(
@@ -99,7 +99,7 @@ def _two_way(
             # The first layer's tokens are their own positions, and nothing is added to them.
             tokens = t.norm("norm1", spec.norm, t.add("add1", tokens, made[0]) if i else made[0])
             tokens = t.norm("norm2", spec.norm, t.add("add2", tokens, reads_image("to_image", tokens)))
-            y = perceptron(t, "mlp", tokens, spec.d_ff, tokens.width, spec.n_dense, spec.activation)
+            y = _perceptron(t, "mlp", tokens, spec.d_ff, tokens.width, spec.n_dense, spec.activation)
             tokens = t.norm("norm3", spec.norm, t.add("add3", tokens, y))
             around = Surroundings(tokens, n_tokens, first, places)
             with t.part("to_tokens", image, tokens, of="attention") as made:
@@ -121,13 +121,13 @@ def _masks(
     x = t.upscaled("upscale2", x, eighth)
     x = t.activation("activation2", "gelu", x if finer is None else t.add("add_finest", x, finer[0]))
     each = tokens.view(load.batch, tokens.width)
-    made = [perceptron(t, f"of_masks.{i}", each, each.width, eighth, 3, "relu") for i in range(spec.n_masks)]
+    made = [_perceptron(t, f"of_masks.{i}", each, each.width, eighth, 3, "relu") for i in range(spec.n_masks)]
     vectors = t.concat("vectors", *made)
     n, places = spec.n_masks, exact_div(x.rows, load.batch)
     shape = Matmul(n, places, eighth, load.batch, weighed=False)
     rows = load.batch * n
 
-    def keeps(tape: Any, a: Any, b: Any) -> Any:
+    def keeps(tape: Tape, a: Storage, b: Storage) -> Storage:
         return tape.product(a, b, rows * places, "none")
 
     return product(t, "masks", vectors, x, rows, places, shape, 2 * rows * places * eighth, split="none", keeps=keeps)
@@ -136,13 +136,13 @@ def _masks(
 def _scores(t: Trace, spec: MaskDecoder, tokens: Tensor, load: Load) -> None:
     """How good each mask is, and whether there is anything to be found."""
     each = tokens.view(load.batch, tokens.width)
-    iou = perceptron(t, "iou", each, spec.d_iou, spec.n_masks, spec.iou_depth, "relu")
+    iou = _perceptron(t, "iou", each, spec.d_iou, spec.n_masks, spec.iou_depth, "relu")
     if spec.maps:
         t.activation("iou_share", "sigmoid", iou)
-        perceptron(t, "object", each, each.width, 1, 3, "relu")
+        _perceptron(t, "object", each, each.width, 1, 3, "relu")
 
 
-def perceptron(t: Trace, name: str, x: Tensor, d_inner: Size, d_out: Size, depth: int, function: Activation) -> Tensor:
+def _perceptron(t: Trace, name: str, x: Tensor, d_inner: Size, d_out: Size, depth: int, function: Activation) -> Tensor:
     """Dense layers with biases and an activation between each two."""
     with t.part(name, x, of="mlp") as out:
         for i in range(depth):

@@ -20,9 +20,14 @@ ENDS = 2
 """Embedding and head, which stages may hold instead of layers."""
 
 
+def modules_of(spec: ModelSpec) -> int:
+    """Modules of a model that predict further tokens."""
+    return 0 if spec.mtp is None else int(spec.mtp.count)
+
+
 def further_modules(spec: ModelSpec, run: Run) -> int:
-    """Modules that predict further tokens, all on the stage of the head, where a run has them."""
-    return int(spec.mtp.count) if run.mtp and spec.mtp is not None else 0
+    """Those that a run has, all on the stage of the head."""
+    return modules_of(spec) if run.mtp else 0
 
 
 def lighter_ends(n_layers: int, pp: Any, interleave: Any, further: int = 0) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.stage_lengths import ENDS, accounted_stages, stage_lengths
+from calc.memory.stage_lengths import ENDS, accounted_stages, modules_of, stage_lengths
 from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Plan
 from calc.plan.export.launch import Read
@@ -24,7 +24,7 @@ def question_of(question: Question, read: Read) -> Question:
 
     Errors: Refused for modules that predict further tokens in another number than the model has.
     """
-    modules = 0 if question.spec.mtp is None else int(question.spec.mtp.count)
+    modules = modules_of(question.spec)
     if read.further not in (0, modules):
         raise Refused("modules for further tokens", str(modules), read.further)
     gpus = question.gpus if read.gpus is None else (read.gpus,)
