@@ -52,7 +52,7 @@ def speech_encoder(cfg: Config, *, second: bool, name: Literal["encoder", "speec
 
 
 def _conformer(cfg: Config, d_model: int, *, second: bool) -> LayerGroup:
-    kernel = cfg.size("conv_depthwise_kernel_size", absent=31)
+    kernel = cfg.size("conv_depthwise_kernel_size", absent=31, limit=10**4)
     if kernel % 2 == 0:
         raise Refused(f"{cfg.where}conv_depthwise_kernel_size", "an odd number", kernel)
     act = activation(cfg, "speech_encoder_hidden_act", absent="silu")
@@ -97,9 +97,9 @@ def _adapter(cfg: Config, d_model: int, channel: Mlp) -> tuple[LayerGroup, ...]:
     """Layers one behind another, of ever fewer steps."""
     if not cfg.flag("add_adapter", absent=True):
         return ()
-    stride = cfg.size("adaptor_stride", absent=8)
+    stride = cfg.size("adaptor_stride", absent=8, limit=10**4)
     shorter = Shortened(
-        kernel=cfg.size("adaptor_kernel_size", absent=8),
+        kernel=cfg.size("adaptor_kernel_size", absent=8, limit=10**4),
         stride=stride,
         padding=stride // 2,
         attention=_attention(cfg, d_model),

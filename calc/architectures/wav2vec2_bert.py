@@ -74,7 +74,7 @@ def _adapter(cfg: Config, norm: Norm, *, adapts: bool) -> tuple[LayerGroup, ...]
         residual=Residual(channel_added=0.5),
         norm=norm,
     )
-    stride = cfg.size("adapter_stride", absent=2)
+    stride = cfg.size("adapter_stride", absent=2, limit=10**4)
     kernel = cfg.size("adapter_kernel_size", absent=3, limit=10**4)
     if kernel > 2 * (stride // 2) + 1:
         most = 2 * (stride // 2) + 1
