@@ -27,11 +27,9 @@ ACTIVATIONS = (
     "published time of a step says how near that is (torch.autograd.graph.save_on_cpu copies what several operations "
     "keep for each of them, and waits)"
 )
-PIPELINING = ("fsdp2", "torchtitan")
-"""Stacks whose pipelines are those of torch.distributed.pipelining."""
 BETWEEN_STAGES = (
-    "memory leaves out what torch.distributed.pipelining holds between stages: two published peaks are 15 and 21 % "
-    "above what is counted (docs/memory.md)"
+    "memory leaves out what torch.distributed.pipelining holds between stages: of two published peaks what is counted "
+    "is 15 and 21 % short (docs/memory.md)"
 )
 CHECKED = 512
 """GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
@@ -74,7 +72,7 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if run.mtp and run.phase != "decode":
         what = "keep for backward" if run.trains else "hold: their weights, cache and what is live in them"
         found.append(f"memory leaves out what modules that predict further tokens {what}")
-    if run.trains and run.pp > 1 and (run.stack is None or run.stack.name in PIPELINING):
+    if run.trains and run.pp > 1 and (run.stack is None or run.stack.torch_pipelines):
         found.append(BETWEEN_STAGES)
     if run.trains and run.gpus > CHECKED:
         found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
