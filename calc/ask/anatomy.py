@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from calc.ask.parts import PartRow, part_rows
-from calc.blocks.build import build
+from calc.blocks.build import weighed
 from calc.sizes import Size, quotient
 from calc.spec import ModelSpec
-from calc.spec.load import Load
 from calc.spec.run import Run
 from calc.trace.functions import Attend, Matmul
 from calc.trace.op import Op
@@ -68,7 +67,7 @@ def anatomy(spec: ModelSpec, query: Run) -> list[Frame]:
     Errors: as `part_rows`.
     """
     rows = {row.path: row for row in part_rows(spec, query)}
-    return list(_frames(build(spec, Load(mtp=query.mtp, seq=spec.shortest)), "", rows))
+    return list(_frames(weighed(spec, mtp=query.mtp), "", rows))
 
 
 def _frames(whole: Part, above: str, rows: dict[str, PartRow]) -> Iterator[Frame]:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from calc import conventions
 from calc.ask.quantity import Breakdown, Quantity
-from calc.blocks.build import build
+from calc.blocks.build import build, weighed
 from calc.conventions.executed import absorbs
 from calc.errors import Refused, did_you_mean
 from calc.quantities.flops import of_last, recomputed
@@ -16,7 +16,6 @@ from calc.quantities.kv_cache import cache_terms
 from calc.quantities.parameters import weights
 from calc.sizes import Size, as_int, is_exactly, quotient
 from calc.spec import ModelSpec
-from calc.spec.load import Load
 from calc.spec.run import Phase, Run
 from calc.trace.gradients import backward
 from calc.trace.op import Cache, Component
@@ -80,7 +79,7 @@ def under(path: str, part: str) -> bool:
 def paths(spec: ModelSpec) -> list[str]:
     """The paths of all parts, the whole model first, each before what is in it."""
     found = {WHOLE: None}
-    for leaf in leaves(build(spec, Load(seq=spec.shortest))):
+    for leaf in leaves(weighed(spec)):
         found |= dict.fromkeys(_pieces(leaf.path))
     return list(found)
 
@@ -96,7 +95,7 @@ def part_rows(spec: ModelSpec, query: Run) -> list[PartRow]:
         "flops": list(_flops(spec, query)),
     }
     first = {}
-    for leaf in leaves(build(spec, Load(mtp=query.mtp, seq=spec.shortest))):
+    for leaf in leaves(weighed(spec, mtp=query.mtp)):
         for path in (WHOLE, *_pieces(leaf.path)):
             first.setdefault(path, leaf)
     rows = []
@@ -114,7 +113,7 @@ def layer_rows(spec: ModelSpec, query: Run) -> list[LayerRow]:
     of_path = {row.path: row for row in part_rows(spec, query)}
     found: list[LayerRow] = []
     seen: set[str | None] = {None}
-    for leaf in leaves(build(spec, Load(mtp=query.mtp, seq=spec.shortest))):
+    for leaf in leaves(weighed(spec, mtp=query.mtp)):
         layer = next((part for part in leaf.parents if part.layer), None)
         if layer is None or leaf.layer is None or leaf.layer in seen:
             continue

@@ -10,14 +10,13 @@ import click
 from pydantic import ValidationError
 
 from calc.blocks.adapters import usual_targets
-from calc.blocks.build import build
+from calc.blocks.build import weighed
 from calc.cli.options import Tokens
 from calc.errors import Refused
 from calc.output.notes import note
 from calc.spec import Adapter, Bottleneck, Lora, ModelSpec, Prefix, Prompt
 from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.fields import refuse
-from calc.spec.load import Load
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +77,7 @@ def _with_adapter(spec: ModelSpec, adapter: Adapter, named: bool) -> ModelSpec:
     if spec.adapter is not None:
         raise Refused("adapter", f"none beside the one that {spec.name} is described with", adapter.kind)
     if isinstance(adapter, Lora) and not named:
-        usual = usual_targets(build(spec, Load(seq=spec.shortest)))
+        usual = usual_targets(weighed(spec))
         if usual != adapter.targets:
             note(spec, f"--lora-targets {','.join(usual)}, since {' and '.join(adapter.targets)} are one matrix here")
             adapter = adapter.model_copy(update={"targets": usual})
