@@ -16,7 +16,7 @@ from reference_models.blocks.altup import Laurel
 from reference_models.blocks.byte_patches import AttentionOfPatches
 from reference_models.blocks.convolution import ConformerConvolution, ConvolutionBeside
 from reference_models.blocks.cross_attention import CrossAttention
-from reference_models.blocks.linear import BlockScale, NormLayer, scaled
+from reference_models.blocks.linear import BlockScale, Cut, NormLayer, scaled
 from reference_models.blocks.per_layer import LayerInput
 from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.tiles import Gate
@@ -29,7 +29,18 @@ GROUP = (
     *("name", "count", "mixer", "cross", "channel", "norm", "placement", "after", "shared", "residual_scale"),
     *("residual", "block_scale", "kept_scale", "shifted", "gates", "shared_block", "laurel", "merge", "ngrams"),
     *("patched", "unpatched", "of_patches", "shortened", "halved", "upsampled", "again"),
-    *("macaron", "convolution", "beside", "out_norm", "out_scale", "first_norm", "residual_dropout", "outer_dropout"),
+    *(
+        "macaron",
+        "macaron_share",
+        "cut",
+        "convolution",
+        "beside",
+        "out_norm",
+        "out_scale",
+        "first_norm",
+        "residual_dropout",
+        "outer_dropout",
+    ),
 )
 """Fields of the spec that are computed here."""
 
@@ -74,6 +85,8 @@ class Layer(nn.Module):
         if group.beside is not None:
             self.beside = ConvolutionBeside(group.beside, d_model)
             self.beside_norm = NormLayer(group.norm, (d_model,))
+        if group.cut is not None:
+            self.cut = nn.ModuleDict({name: Cut(group.cut) for name in (*self.blocks, "out") if name != "convolution"})
         if group.out_norm:
             self.out_norm = NormLayer(group.norm, (d_model,))
         if group.out_scale:
@@ -110,6 +123,8 @@ class Layer(nn.Module):
         if self.group.beside is not None:
             dropout = step.dropout if self.group.residual_dropout else 0.0
             x = self.beside_norm(x + self.beside(step.embedded, dropout))
+        if self.group.cut is not None:
+            x = self.cut["out"](x)
         if self.group.out_norm:
             x = self.out_norm(x)
         if step.own_input is not None:
@@ -141,20 +156,26 @@ class Layer(nn.Module):
         """x [batch, seq, d_model] with what one block makes of it, norms where the placement puts them."""
         placement = self.group.placement
         normed = placement in ("pre", "sandwich") and (self.group.first_norm or name != self.blocks[0])
-        read = x
+        cut = self.cut[name] if self.group.cut is not None and name in self.cut else None
+        if self.group.cut is not None and cut is None:
+            there = torch.ones(x.shape[:2], device=x.device) if step.keep is None else step.keep
+            x = x * there[..., None].to(x.dtype)
+        read = x if cut is None else cut(x)
         if self.group.shared_block is not None and name == self.mixer:
             read = x + self.shared_block(x, step, self._part_of(cache, "shared_block"))
         inner = self.normed(name, "norm", step.narrowed(read)) if normed else x
         out = self.run(name, inner, step, cache)
+        out = out if cut is None else cut(out)
         if self.group.block_scale:
             out = self.get_submodule(f"{self._stem(name)}_scale")(out)
         if self.group.gates:
             out = self.get_submodule(f"{self._stem(name)}_gate")() * out
-        if placement in ("output", "sandwich") and (self.group.after == "all" or name == self.channel):
+        behind = (self.group.after == "all" or name == self.channel) and (self.group.cut is None or cut is not None)
+        if placement in ("output", "sandwich") and behind:
             out = self.normed(name, "post_norm", out)
         # Two feed-forward blocks around the others do one's work, half each (Gulati et al. 2020, equation 1).
         half = self.group.macaron and name in ("macaron", self.channel)
-        out = scaled(0.5 * out if half else out, self.group.residual_scale)
+        out = scaled(self.group.macaron_share * out if half else out, self.group.residual_scale)
         x = (
             self._kept(name, x) + out
             if self.group.residual is None
@@ -215,7 +236,9 @@ class Layer(nn.Module):
         placement = self.group.placement
         bare = not self.group.first_norm and not self.blocks
         if placement not in ("output",) and not (placement == "parallel" and self.blocks) and not bare:
-            self.add_module(norm, NormLayer(self.group.norm, (d_model,)))
+            module = self.group.convolution if self.group.cut is not None and name == "convolution" else None
+            own = None if module is None else module.norm
+            self.add_module(norm, NormLayer(own or self.group.norm, (d_model,)))
         self.add_module(name, block)
         if self.group.block_scale:
             self.add_module(norm.replace("_norm", "_scale"), BlockScale(d_model, shifted=self.group.shifted))
@@ -225,6 +248,7 @@ class Layer(nn.Module):
             self.add_module(norm.replace("_norm", "_gate"), Gate())
         self.blocks.append(name)
         behind = self.group.after == "all" or norm == "channel_norm"
+        behind = behind and (self.group.cut is None or name != "convolution")
         if placement in ("output", "sandwich") and behind:
             self.add_module(norm.replace("_norm", "_post_norm"), NormLayer(self.group.norm, (d_model,)))
 

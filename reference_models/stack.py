@@ -40,7 +40,7 @@ STACK = (
     *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
     *("patcher", "speech_encoder", "speech"),
-    *("shipped", "notes", "pyramid", "neck", "mask_decoder"),
+    *("shipped", "notes", "pyramid", "neck", "mask_decoder", "every"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is
 asked for it: `calc` counts them apart, and released models leave them out."""
@@ -213,8 +213,14 @@ class StackOfLayers(nn.Module):
                 step.hidden.append(x)
         if self.spec.pyramid is not None:
             step.ends.append((x, step.grid))
+        x = x if self.spec.every is None else self._thinned(x, step, self.spec.every)
         x, group = self._cut(self.end(x), step), self.spec.layers[0]
         return F.dropout(x, step.dropout) if group.residual_dropout and group.outer_dropout == "both" else x
+
+    def _thinned(self, x: Tensor, step: Step, every: int) -> Tensor:
+        """Every so many-th vector of x [batch, n, d_model], zeros at padding."""
+        keep = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if step.keep is None else step.keep
+        return x[:, ::every].masked_fill((~keep)[:, ::every, None], 0.0)
 
     def _distances(self, x: Tensor, step: Step) -> Callable[..., Tensor]:
         """What the table says of the tokens of one whole sequence, looked up once for all layers."""

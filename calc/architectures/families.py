@@ -115,6 +115,7 @@ FAMILIES: dict[str, str] = {
     "mllama_vision_model": "mllama",
     "gemma3": "gemma3",
     "gemma3n": "gemma3n",
+    "gemma3n_audio": "gemma3n_audio",
     "gemma4": "gemma4",
     "gemma4_text": "gemma4_text",
     "llama4": "llama4",

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
-from calc.spec import Attention, Bottleneck, FunnelAttention, Lora, ModelSpec, Prefix, Prompt, Stack
+from calc.spec import Attention, Bottleneck, ChunkAttention, FunnelAttention, Lora, ModelSpec, Prefix, Prompt, Stack
 from calc.spec.adapters import DEFAULT_TARGETS
 from calc.spec.load import Load
 from calc.trace.op import Op
@@ -106,6 +106,8 @@ def check_adapter(spec: ModelSpec, load: Load) -> None:
         raise Refused("adapter", "none: of patches of bytes it is not tried what autograd keeps beside one", "one")
     if any(isinstance(mixer, FunnelAttention) for group in spec.layers for mixer in group.mixers):
         raise Refused("adapter", "none: of halved texts it is not tried what autograd keeps beside one", "one")
+    if any(isinstance(mixer, ChunkAttention) for group in spec.layers for mixer in group.mixers):
+        raise Refused("adapter", "none: of sound in chunks it is not tried what autograd keeps beside one", "one")
     if any(group.shared_block is not None for group in spec.layers):
         raise Refused("adapter", "a model whose layers have weights of their own", "a block that several layers share")
     if isinstance(spec.adapter, Lora) and any(

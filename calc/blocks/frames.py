@@ -5,11 +5,12 @@ from __future__ import annotations
 from calc.blocks.embedding import positioned
 from calc.blocks.front_output import FrontOutput
 from calc.errors import Refused
-from calc.sizes import Size, exact_div
+from calc.sizes import Size, exact_div, is_exactly
 from calc.spec import Convolution, Frames, Norm, PositionConvolution, Quantizer
 from calc.spec.load import Load
 from calc.trace.op import Moves
 from calc.trace.primitives.convolution import steps
+from calc.trace.primitives.cumulative_norm import cumulative_norm
 from calc.trace.tape import Storage, Tape
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -59,15 +60,28 @@ def _convolved(t: Trace, spec: Frames, load: Load) -> tuple[Tensor, Size]:
     for i, each in enumerate(spec.convolutions):
         if each.dims == 1 and i and spec.convolutions[i - 1].dims == 2:
             x, values = t.joined(x, rows=batch * length, width=x.width * values), 1
-        length = steps(length, each.kernel, each.stride, each.padding)
-        if each.dims == 2:
+        before = length, values
+        length = steps(length + each.zeros, each.kernel, each.stride, 0)
+        if each.across is not None:
+            values = steps(values, each.across.kernel, each.across.stride, each.across.padding)
+        elif each.dims == 2:
             values = steps(values, each.kernel, each.stride, each.padding)
         with t.part(each.name, x, of="other") as out:
-            x = convolved(t, each, x, batch, length * values)
+            if each.behind:
+                x = _padded(t, each, x, batch, *before)
+            x = convolved(t, each, x, batch, length * values, batch * length)
             out.append(x)
     if spec.convolutions and spec.convolutions[-1].dims == 2:
-        x = t.joined(x, rows=batch * length, width=x.width * values)
+        one = is_exactly(x.width, 1)
+        rows, width = batch * length, x.width * values
+        x = x.view(rows, width) if one else t.joined(x, rows=rows, width=width)
     return x, length * pieces
+
+
+def _padded(t: Trace, spec: Convolution, x: Tensor, batch: Size, length: Size, values: Size) -> Tensor:
+    """A copy of x with zeros behind time, and on either side of a frame's values."""
+    values = values if spec.across is None else values + 2 * spec.across.padding
+    return t.joined(x, rows=batch * (length + spec.zeros) * values, width=x.width)
 
 
 def _pieces(length: Size, piece: int) -> Size:
@@ -77,12 +91,14 @@ def _pieces(length: Size, piece: int) -> Size:
     return exact_div(length, piece)
 
 
-def convolved(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size) -> Tensor:
-    """A convolution, its norm and its activation; places: of one sequence's result."""
-    kernel, groups = (spec.kernel,) * spec.dims, x.width if spec.depthwise else 1
-    x = t.convolution("conv", x, spec.n_channels, kernel, batch * places, groups=groups, bias=spec.bias)
+def convolved(t: Trace, spec: Convolution, x: Tensor, batch: Size, places: Size, steps_left: Size = 0) -> Tensor:
+    """A convolution, its norm and its activation; places: of one sequence's result; steps_left: of all sequences'."""
+    groups = x.width if spec.depthwise else 1
+    x = t.convolution("conv", x, spec.n_channels, spec.kernels, batch * places, groups=groups, bias=spec.bias)
     if spec.norm == "batch":
         x = t.batch_norm("norm", x)
+    elif spec.norm == "cumulative":
+        x = cumulative_norm(t, "norm", x, steps_left)
     elif spec.norm is not None:
         x = t.norm("norm", AFFINE, x, vectors=batch * (spec.n_channels if spec.norm == "channel" else places))
     if spec.glu:

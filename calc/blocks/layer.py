@@ -23,6 +23,8 @@ from calc.sizes import Size, exact_div
 from calc.spec import AltUp, LayerGroup, StreamMixing
 from calc.spec.load import Load
 from calc.trace.op import Component
+from calc.trace.primitives.arithmetic import clamped
+from calc.trace.primitives.gather import constant
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
@@ -61,6 +63,8 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
         x = t.add("late_add", x, late)
     if group.beside is not None:
         x = side_convolution(t, group, x, around)
+    if group.cut is not None:
+        x = clamped(t, x, constant(t, 1, 2))
     if group.out_norm:
         x = t.norm("out_norm", group.norm, x)
     if around.inputs is not None:
@@ -82,7 +86,7 @@ def run_block(t: Trace, group: LayerGroup, block: Block, x: Tensor, *others: Ten
 
 def _blocks(t: Trace, group: LayerGroup, load: Load, around: Surroundings) -> Iterator[Block]:
     """What a layer runs, in order."""
-    halved = 0.5 if group.macaron else group.residual_scale
+    halved = group.macaron_share if group.macaron else group.residual_scale
     channel = None
     if group.channel is not None:
         of = CHANNELS[type(group.channel)]
@@ -124,14 +128,22 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
     for i, block in enumerate(blocks):
         around.stream = x
         before = group.placement in ("pre", "sandwich") and (group.first_norm or i > 0)
+        module = group.convolution if block.name == "convolution" else None
+        if group.cut is not None and module is not None:
+            x = t.tempered("padding", x, x.rows)
         read = x if block.ahead is None else t.add("shared_add", x, block.ahead(x))
-        read = t.norm(f"{block.norm}_norm", group.norm, read, sequences=around.sequences) if before else read
+        # The ends of one block's interval: a buffer, and what is made of it ahead of each cut.
+        ends = constant(t, 1, 3) if group.cut is not None and module is None else None
+        read = read if ends is None else clamped(t, read, ends)
+        norm = module.norm if group.cut is not None and module is not None and module.norm is not None else group.norm
+        read = t.norm(f"{block.norm}_norm", norm, read, sequences=around.sequences) if before else read
         y = run_block(t, group, block, read)
+        y = y if ends is None else clamped(t, y, ends)
         if group.block_scale:
             y = t.weighed(f"{block.norm}_scale", y, of="other", shifted=group.shifted)
         if group.gates:
             y = t.opened(f"{block.norm}_gate", y, of="other")
-        behind = group.after == "all" or block.region == "channel"
+        behind = (group.after == "all" or block.region == "channel") and (group.cut is None or module is None)
         if group.placement in ("output", "sandwich") and behind:
             y = t.norm(f"{block.norm}_post_norm", group.norm, y)
         x = _joined(t, group, block, x, read, y)

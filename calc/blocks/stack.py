@@ -8,6 +8,7 @@ from typing import NamedTuple
 from calc.blocks.adapters import prompted, with_prompt
 from calc.blocks.altup import into_streams, out_of_streams
 from calc.blocks.block_attention import block_bias
+from calc.blocks.conformer import thinned
 from calc.blocks.denoising import denoised, shared_conditioning
 from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
@@ -85,6 +86,8 @@ def stack(
         x = widened(t, x)
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
+    if spec.every is not None:
+        x, load = thinned(t, spec.every, x, load)
     maps: list[Map] = []
     if spec.pyramid is not None:
         maps = pyramid(t, spec.pyramid, around.ends, load.batch)

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from calc.memory.condition import Condition, one
 from calc.sizes import is_exactly
-from calc.spec import Attention, BlockIndexer, FunnelAttention, LayerGroup, Mla, ModelSpec, Moe, WindowAttention
+from calc.spec import (
+    Attention,
+    BlockIndexer,
+    ChunkAttention,
+    FunnelAttention,
+    LayerGroup,
+    Mla,
+    ModelSpec,
+    Moe,
+    WindowAttention,
+)
 from calc.spec.run import Run
 
 
@@ -38,6 +48,7 @@ def of_layers(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         of_patches_of_bytes,
         of_shorter,
         of_halved_texts,
+        of_chunks,
     ):
         yield from of(spec, run)
 
@@ -116,6 +127,15 @@ def of_halved_texts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Of texts in blocks of ever fewer vectors. Errors: Refused where no size could fulfil one."""
     if any(isinstance(mixer, FunnelAttention) for group in spec.layers for mixer in group.mixers):
         of = "a model whose blocks read ever fewer vectors, of which it is not written down how ranks divide them"
+        yield from _ones(run, ("tp", "pp", "cp"), of)
+
+
+def of_chunks(spec: ModelSpec, run: Run) -> Iterator[Condition]:
+    """Of sound that is heard in chunks. Errors: Refused where no size could fulfil one."""
+    if any(
+        isinstance(mixer, ChunkAttention) for stack in spec.stacks for group in stack.layers for mixer in group.mixers
+    ):
+        of = "a model that hears in chunks, of which it is not written down how ranks divide them"
         yield from _ones(run, ("tp", "pp", "cp"), of)
 
 

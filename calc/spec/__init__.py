@@ -5,12 +5,13 @@ from __future__ import annotations
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.altup import AltUp
 from calc.spec.attention import Attention, HeadExperts, Norm, QkNorm, Temperature
-from calc.spec.audio import Convolution, Frames, PositionConvolution, Quantizer
+from calc.spec.audio import Across, Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.block_indexer import BlockIndexer
 from calc.spec.byte_patches import Hashes, PatchAttention, Patched
 from calc.spec.channels import Activation, DeepRouter, ExpertGroups, GateClamp, Mlp, Moe
+from calc.spec.chunk_attention import ChunkAttention
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
 from calc.spec.contrast import Contrast
@@ -59,6 +60,7 @@ from calc.spec.trajectory import Trajectory
 from calc.spec.windows import Merge, PooledAttention, WindowAttention
 
 __all__ = [
+    "Across",
     "Activation",
     "Adapter",
     "AltUp",
@@ -72,6 +74,7 @@ __all__ = [
     "Boxes",
     "Branch",
     "Buckets",
+    "ChunkAttention",
     "CompressedAttention",
     "Compressor",
     "Conditioning",

@@ -24,6 +24,8 @@ class Norm(Node):
     widened: what is divided is in fp32 (Llama); False: its variance alone is computed of a copy in fp32 (T5).
     as_weight: what an RMSNorm's weight multiplies is narrowed to the weight's format, not to that of what is read
     (diffusers).
+    by_power: an RMSNorm's factor is a power of the mean square, which is kept beside it, and its weight a copy in fp32
+    (Gemma 3n's ears).
     """
 
     kind: Literal["layernorm", "rmsnorm", "batchnorm"] = "rmsnorm"
@@ -34,6 +36,7 @@ class Norm(Node):
     wide: bool = False
     widened: bool = True
     as_weight: bool = False
+    by_power: bool = False
 
     @model_validator(mode="after")
     def _biased(self) -> Self:
@@ -41,6 +44,8 @@ class Norm(Node):
             raise Refused("bias", "false for a norm that has none (rmsnorm, or without affine)", True)
         if self.kind == "batchnorm" and (not self.bias or self.unit_offset):
             raise Refused("bias", "true, and no unit_offset, of a norm over a batch", self.bias)
+        if self.by_power and (self.kind != "rmsnorm" or not (self.wide and self.widened) or self.unit_offset):
+            raise Refused("by_power", "false, but of an rmsnorm that is wide and has no unit_offset", True)
         return self
 
 

@@ -13,12 +13,29 @@ from calc.spec.fields import Dim, Node
 from calc.spec.positions import Sinusoid
 
 
+class Across(Node):
+    """How a convolution runs over the values of a frame, where that differs from time: kernel, stride, zeros on either
+    side."""
+
+    kernel: int = Field(gt=0, le=10**4)
+    stride: int = Field(default=1, gt=0, le=10**4)
+    padding: int = Field(default=0, ge=0, le=10**4)
+
+    def left(self, n: int) -> int:
+        """How many values are left of n."""
+        return (n + 2 * self.padding - self.kernel) // self.stride + 1
+
+
 class Convolution(Node):
     """One convolution over time, or over time and the values of a frame (dims 2, a square kernel), and its activation.
 
     n_channels: that it gives; a glu halves them. padding: zeros on either side. norm: a weight and a bias for each
-    channel, over one step's channels (`layer`), over one channel's steps (`channel`), or over the batch (`batch`).
+    channel, over one step's channels (`layer`), over one channel's steps (`channel`), or over the batch (`batch`); a
+    weight alone, over all channels and values of the steps so far (`cumulative`), behind which a step's channels lie
+    side by side for each value. eps: of that one.
     depthwise: each channel has a kernel of its own, so that as many come out as go in.
+    behind: all zeros of time stand behind the last step, `padding` of them, laid there ahead of the convolution.
+    across: over a frame's values, as it says there; None: as over time.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -30,8 +47,21 @@ class Convolution(Node):
     bias: bool = True
     depthwise: bool = False
     glu: bool = False
-    norm: Literal["layer", "channel", "batch"] | None = None
+    norm: Literal["layer", "channel", "batch", "cumulative"] | None = None
+    eps: float = Field(default=1e-3, ge=0)
+    behind: bool = False
+    across: Across | None = None
     activation: Activation | None = "gelu"
+
+    @model_validator(mode="after")
+    def _over_values(self) -> Self:
+        if self.across is not None and (self.dims == 1 or not self.behind):
+            raise Refused("across", "none, unless it runs over values (dims 2), with zeros behind time", "one")
+        if self.dims == 2 and self.behind and self.across is None:
+            raise Refused("across", "how it runs over values, where zeros of time stand behind it", "none")
+        if self.norm == "cumulative" and (self.dims == 1 or self.glu):
+            raise Refused("norm", "layer, channel or batch, unless it runs over values (dims 2) without glu", self.norm)
+        return self
 
     def group(self, outer: str) -> str:
         """Its own name, with its tower's before it: convolutions differ in channels."""
@@ -39,7 +69,21 @@ class Convolution(Node):
 
     def steps(self, n: int) -> int:
         """How many steps are left of n."""
-        return (n + 2 * self.padding - self.kernel) // self.stride + 1
+        return (n + self.zeros - self.kernel) // self.stride + 1
+
+    def values(self, n: int) -> int:
+        """How many of n values are left of a frame."""
+        return self.steps(n) if self.across is None else self.across.left(n)
+
+    @property
+    def zeros(self) -> int:
+        """How many stand beside a sequence."""
+        return self.padding if self.behind else 2 * self.padding
+
+    @property
+    def kernels(self) -> tuple[int, ...]:
+        """Along each axis."""
+        return (self.kernel,) * self.dims if self.across is None else (self.kernel, self.across.kernel)
 
 
 class PositionConvolution(Node):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from calc.errors import Refused
 from calc.spec.attention import Attention, Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Node
@@ -18,6 +19,8 @@ class ConvolutionModule(Node):
     kernel: steps that one channel's kernel spans; the sequence is padded so that it keeps its length.
     causal: it is padded at its beginning alone, so that no step sees those to come. norm: over a step's channels; None:
     a batch norm. bias: of all three convolutions.
+    cut: dense matrices stand in place of convolutions that span one step, and what the kernels give is cut to an
+    interval from -cut to cut (Gemma 3n); None: neither.
     """
 
     kernel: int = Field(default=31, gt=0, le=10**4)
@@ -25,6 +28,15 @@ class ConvolutionModule(Node):
     norm: Norm | None = None
     bias: bool = False
     activation: Activation = "silu"
+    cut: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _cut(self) -> Self:
+        if self.cut is not None and (not self.causal or self.norm is None or self.bias):
+            raise Refused(
+                "cut", "null, unless zeros stand at the beginning, a norm behind it, without biases", self.cut
+            )
+        return self
 
     @property
     def padded_alike(self) -> bool:

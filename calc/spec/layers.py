@@ -49,7 +49,11 @@ class LayerGroup(Node):
     use, beside what each has of its own (Zamba2). residual_scale: what each block's result is multiplied with
     before it is added (Granite). residual: as it says there; None: what a block gives is added to what it read.
     Conformer (Gulati et al. 2020): macaron: a channel mixer like `channel` comes first too, and both are added by half.
-    convolution: comes after attention. beside: as it says there. out_norm: a norm on what leaves the layer.
+    macaron_share: that part in place of half. convolution: comes after attention. beside: as it says there. out_norm: a
+    norm on what leaves the layer.
+    cut: what each block reads ahead of its norm, gives ahead of the norm behind it, and what leaves the layer ahead of
+    out_norm, is cut to an interval from -cut to cut; ahead of the convolution, which has the norm of its own there and
+    none behind it, steps of padding become zeros (Gemma 3n's ears).
     residual_dropout: training may drop part of the embedding's and of every block's result (GPT-2, BERT; the families
     that began with Llama drop nothing there). outer_dropout: what of it stands outside the layers, on the embedding's
     result, on that and the final norm's (`both`: T5), or nothing (OPT).
@@ -84,7 +88,9 @@ class LayerGroup(Node):
     cross: Attention | None = None
     channel: Channel | None = None
     macaron: bool = False
+    macaron_share: float = 0.5
     convolution: ConvolutionModule | None = None
+    cut: float | None = Field(default=None, gt=0)
     beside: SideConvolution | None = None
     out_norm: bool = False
     out_scale: bool = False
@@ -173,6 +179,10 @@ class LayerGroup(Node):
             raise Refused("shared_block", "none where layers share all weights, or a mixer has no norm", "one")
         if self.beside is not None and self.beside.kernel % 2 == 0:
             raise Refused("beside.kernel", "an odd number of tokens, as many on both sides", self.beside.kernel)
+        if self.cut is not None and (self.placement != "sandwich" or self.after != "all" or not self.out_norm):
+            raise Refused("cut", "null, unless norms stand on both sides of blocks, and behind the layer", self.cut)
+        if (self.cut is None) != (getattr(self.convolution, "cut", None) is None) and self.convolution is not None:
+            raise Refused("convolution.cut", "given where the layer's is, and nowhere else", self.convolution.cut)
         if self.macaron and self.channel is None:
             raise Refused("macaron", "false without a channel mixer", True)
         if self.macaron and isinstance(self.channel, Mlp) and self.channel.shift:

@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.spec.attention import Attention
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
+from calc.spec.chunk_attention import ChunkAttention
 from calc.spec.compressed import CompressedAttention
 from calc.spec.delta_net import DeltaNet
 from calc.spec.fields import Node
@@ -40,6 +41,7 @@ _ONE = (
     Annotated[Attention, Tag("attention")]
     | Annotated[BandAttention, Tag("band_attention")]
     | Annotated[BlockAttention, Tag("block_attention")]
+    | Annotated[ChunkAttention, Tag("chunk_attention")]
     | Annotated[FunnelAttention, Tag("funnel_attention")]
     | Annotated[GatedBias, Tag("gated_bias")]
     | Annotated[PageAttention, Tag("page_attention")]
@@ -88,7 +90,7 @@ class Parallel(Node):
         mixers = [branch.mixer for branch in self.branches]
         # All kinds of attention call their weights so.
         attention = (Attention, BandAttention, BlockAttention, GatedBias, PageAttention, WindowAttention)
-        attention = (*attention, FunnelAttention, Mla, CompressedAttention)
+        attention = (*attention, ChunkAttention, FunnelAttention, Mla, CompressedAttention)
         names = ["attention" if isinstance(m, attention) else m.kind for m in mixers]
         if len(set(names)) != len(names):
             raise Refused("branches", "mixers of different kinds", ", ".join(names))

@@ -57,7 +57,8 @@ class StackFields(Node):
     kind. heads: dense layers behind the final norm. pool: what makes one vector of a picture's (SigLIP).
     denoised: what stands behind the layers of a denoiser. pyramid: maps of what each stage of patches gives (SAM 2).
     neck: one map of what the last layer gives (Segment Anything). mask_decoder: what makes masks of them and of a
-    prompt. stages: of pictures in tiles, whose last group of layers is a second stage.
+    prompt. stages: of pictures in tiles, whose last group of layers is a second stage. every: of what the layers give
+    every so many-th vector is read on, those of padding as zeros (Gemma 3n's ears); None: all, as they are.
     """
 
     d_model: Dim
@@ -76,6 +77,7 @@ class StackFields(Node):
     neck: Neck | None = None
     mask_decoder: MaskDecoder | None = None
     stages: Stages | None = None
+    every: int | None = Field(default=None, gt=0, le=10**4)
 
     @property
     def stages_of_groups(self) -> dict[str, int]:

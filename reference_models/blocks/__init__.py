@@ -10,6 +10,7 @@ from calc.spec import (
     Attention,
     BandAttention,
     BlockAttention,
+    ChunkAttention,
     CompressedAttention,
     DeltaNet,
     Embedding,
@@ -44,6 +45,7 @@ from calc.spec import (
 from reference_models.blocks.attention import SelfAttention
 from reference_models.blocks.band_attention import InBand
 from reference_models.blocks.block_attention import InBlocks
+from reference_models.blocks.chunk_attention import OfChunks
 from reference_models.blocks.compressed import CompressedSparseAttention
 from reference_models.blocks.delta_net import GatedDeltaNet
 from reference_models.blocks.detection import ObjectQueries, PictureMap
@@ -78,6 +80,7 @@ MIXERS: dict[type[Node], Callable[..., nn.Module]] = {
     BandAttention: InBand,
     FunnelAttention: OverSegments,
     BlockAttention: InBlocks,
+    ChunkAttention: OfChunks,
     GatedBias: GatedBiasAttention,
     PageAttention: OnPage,
     CompressedAttention: CompressedSparseAttention,

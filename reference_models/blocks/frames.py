@@ -47,7 +47,7 @@ class FrameEmbedding(nn.Module):
                 planes, values = planes * values, 1
             self.add_module(each.name, ConvolutionLayer(each, planes))
             planes = each.n_channels // 2 if each.glu else each.n_channels
-            values = each.steps(values) if each.dims == 2 else values
+            values = each.values(values) if each.dims == 2 else values
         width = planes * values
         if spec.before is not None:
             self.before = NormLayer(spec.before, (width,))
@@ -97,6 +97,8 @@ class FrameEmbedding(nn.Module):
             if each.dims == 1 and x.dim() == 4:
                 x = x.transpose(2, 3).flatten(1, 2)
             x = self.get_submodule(each.name)(x)
+        if self.spec.over_values and self.spec.convolutions[-1].norm == "cumulative":
+            return x.permute(0, 2, 3, 1).flatten(2)
         return x.transpose(2, 3).flatten(1, 2).transpose(1, 2) if x.dim() == 4 else x.transpose(1, 2)
 
     def example(self, batch: int, seq: int) -> Tensor:

@@ -67,11 +67,12 @@ class NormLayer(nn.Module):
         if self.spec.kind == "layernorm":
             return self._in_one(x)
         y = wide(x)
-        y = (y if self.spec.widened else x) * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.spec.eps)
+        mean = y.pow(2).mean(-1, keepdim=True) + self.spec.eps
+        y = (y if self.spec.widened else x) * (mean.pow(-0.5) if self.spec.by_power else torch.rsqrt(mean))
         if self.spec.affine and self.spec.unit_offset:
             y = y * (1.0 + wide(self.weight))
         elif self.spec.affine and self.spec.wide:
-            y = self.weight * y
+            y = (wide(self.weight) if self.spec.by_power else self.weight) * y
         elif self.spec.affine:
             return self.weight * y.to(self.weight.dtype if self.spec.as_weight else x.dtype)
         return y.to(x.dtype)
@@ -83,6 +84,20 @@ class NormLayer(nn.Module):
             return F.layer_norm(x, x.shape[-1:], weight, bias, self.spec.eps)
         y = weight * F.layer_norm(x, x.shape[-1:], eps=self.spec.eps)
         return y if bias is None else y + bias
+
+
+class Cut(nn.Module):
+    """Vectors cut to an interval from -bound to bound, which stands in a buffer."""
+
+    bound: Tensor
+
+    def __init__(self, bound: float) -> None:
+        super().__init__()
+        self.register_buffer("bound", torch.tensor(bound), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x of any shape -> the same shape."""
+        return x.clamp(-self.bound, self.bound)
 
 
 class Xielu(nn.Module):

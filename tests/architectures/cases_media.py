@@ -106,6 +106,17 @@ PARAKEET = {
         "conv_kernel_size": 5,
     },
 }
+HEARD = {
+    "hidden_size": 32,
+    "input_feat_size": 16,
+    "conf_num_attention_heads": 4,
+    "conf_num_hidden_layers": 2,
+    "conf_attention_chunk_size": 3,
+    "conf_attention_context_left": 4,
+    "conf_attention_context_right": 1,
+    "conf_reduction_factor": 2,
+    "sscp_conv_channel_size": [6, 3],
+}
 TILED = {
     "model_type": "mllama_vision_model",
     "hidden_size": 24,
@@ -358,6 +369,21 @@ MEDIA: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[dict[str, Any], ..
         {key: value for key, value in PARAKEET["encoder_config"].items() if key != "model_type"},
         ("ParakeetEncoder",),
         ({"conv_kernel_size": 9, "subsampling_conv_channels": 3, "hidden_act": "relu"},),
+    ),
+    "gemma3n_audio": (
+        HEARD,
+        ("Gemma3nAudioEncoder",),
+        (
+            {"conf_num_attention_heads": 1, "conf_attention_context_right": 0, "conf_conv_kernel_size": 3},
+            {
+                "sscp_conv_channel_size": [1, 1],
+                "sscp_conv_kernel_size": [[5, 3], [2, 2]],
+                "sscp_conv_stride_size": [[1, 2], [3, 1]],
+                "conf_reduction_factor": 1,
+                "conf_conv_kernel_size": 1,
+            },
+            {"conf_attention_chunk_size": 40, "conf_attention_context_left": 1, "conf_attention_context_right": 3},
+        ),
     ),
     "clip_vision_model": (
         VIT | {"projection_dim": 20},

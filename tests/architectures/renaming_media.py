@@ -254,6 +254,41 @@ TROCR = (
         (r"decoder\.output_projection\.weight", "lm_head.weight"),
     )
 )
+_HEARD_LAYER = {
+    **{
+        rf"ffw_layer_{theirs}\.{step}": ours
+        for theirs, block, norm in (("start", "macaron", "macaron"), ("end", "mlp", "channel"))
+        for step, ours in {
+            "pre_layer_norm": f"{norm}_norm",
+            "post_layer_norm": f"{norm}_post_norm",
+            "ffw_layer_1": f"{block}.up_proj",
+            "ffw_layer_2": f"{block}.down_proj",
+        }.items()
+    },
+    r"attention\.pre_attn_norm": "attention_norm",
+    r"attention\.post_norm": "attention_post_norm",
+    r"attention\.attn\.(?P<p>[qkv])_proj": r"attention.\g<p>_proj",
+    r"attention\.attn\.relative_position_embedding\.pos_proj": "attention.pos_proj",
+    r"attention\.post": "attention.o_proj",
+    r"lconv1d\.pre_layer_norm": "convolution_norm",
+    r"lconv1d\.linear_start": "convolution.pointwise_in",
+    r"lconv1d\.depthwise_conv1d": "convolution.depthwise",
+    r"lconv1d\.conv_norm": "convolution.layer_norm",
+    r"lconv1d\.linear_end": "convolution.pointwise_out",
+    "norm": "out_norm",
+}
+GEMMA3N_AUDIO = _one(
+    *(
+        (rf"conformer\.(?P<i>\d+)\.{theirs}\.weight", rf"layers.\g<i>.{ours}.weight")
+        for theirs, ours in _HEARD_LAYER.items()
+    ),
+    (r"conformer\.(?P<i>\d+)\.attention\.attn\.per_dim_scale", r"layers.\g<i>.attention.per_dim_scale"),
+    *(
+        (rf"subsample_conv_projection\.conv_{i}\.(?P<p>conv|norm)\.weight", rf"embedding.{ours}.\g<p>.weight")
+        for i, ours in enumerate(("first", "second"))
+    ),
+    (r"subsample_conv_projection\.input_proj_linear\.weight", "embedding.project_in.weight"),
+)
 _TILED_LAYER = _SELF | _MLP | {"input_layernorm": "attention_norm", "post_attention_layernorm": "channel_norm"}
 _CROSSED_LAYER = _SELF | {
     "post_attention_layernorm": "channel_norm",
@@ -549,6 +584,7 @@ RULES: dict[str, Rules] = {
     "wav2vec2-stable": WAV2VEC2_STABLE,
     "wav2vec2-conformer": CONFORMER,
     **dict.fromkeys(("parakeet_ctc", "parakeet_encoder"), PARAKEET),
+    "gemma3n_audio": GEMMA3N_AUDIO,
     "wav2vec2-bert": _ADAPTER
     + CONFORMER
     + _layers(r"(?:\w+\.)?encoder\.", "", {r"conv_module\.depthwise_layer_norm": "convolution.layer_norm"})

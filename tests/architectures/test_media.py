@@ -52,6 +52,7 @@ POOLED_ONCE = {
     "fpn_top_down_levels": [0],
 }
 FRAMES_OF_BERT = {"architectures": ["Wav2Vec2BertForAudioFrameClassification"]}
+LEFT = "conf_attention_context_left"
 NARROWER = {"attention_downsample_rate": 4}
 NARROW = {"cross_attention_hidden_size": None}
 PAIRS = ("clip", "siglip", "siglip2")
@@ -109,6 +110,10 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "wav2vec2-bert":
         frames = torch.rand(BATCH, FRAMES, config.feature_projection_input_dim)
         return {"input_features": frames}, Load(batch=BATCH, source=FRAMES)
+    if model_type == "gemma3n_audio":
+        there = torch.zeros(BATCH, FRAMES, dtype=torch.bool)
+        mel = torch.rand(BATCH, FRAMES, config.input_feat_size)
+        return {"audio_mel": mel, "audio_mel_mask": there}, Load(batch=BATCH, source=FRAMES)
     if model_type.startswith("parakeet"):
         mel = torch.rand(BATCH, FRAMES, getattr(config, "encoder_config", config).num_mel_bins)
         return {"input_features": mel}, Load(batch=BATCH, source=FRAMES)
@@ -419,6 +424,13 @@ def test_named_backbone_trains_its_later_stages() -> None:
             "encoder_config.num_mel_bins",
         ),
         ("parakeet_encoder", {"hidden_size": None}, "hidden_size"),
+        ("gemma3n_audio", {LEFT: 1, "conf_attention_context_right": 0}, LEFT),
+        ("gemma3n_audio", {"sscp_conv_kernel_size": [[3, 3], [3, 11]]}, "sscp_conv_kernel_size"),
+        ("gemma3n_audio", {"sscp_conv_stride_size": [[2, 2], [2, 2], [1, 1]]}, "sscp_conv_stride_size"),
+        ("gemma3n_audio", {"sscp_conv_channel_size": [6, 3, 3]}, "sscp_conv_channel_size"),
+        ("gemma3n_audio", {"hidden_size": 30}, "hidden_size"),
+        ("gemma3n_audio", {"hidden_size": 15, "conf_num_attention_heads": 5}, "hidden_size"),
+        ("gemma3n_audio", {"architectures": ["Gemma3nForConditionalGeneration"]}, "architectures"),
         ("wav2vec2-bert", {"vocab_size": None, "architectures": ["Wav2Vec2BertForCTC"]}, "vocab_size"),
         ("wav2vec2-bert", {"position_embeddings_type": "absolute"}, "position_embeddings_type"),
         ("wav2vec2-bert", {"right_max_position_embeddings": 0}, "right_max_position_embeddings"),

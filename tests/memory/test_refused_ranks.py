@@ -38,6 +38,7 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Doge": (from_config({"model_type": "doge", **CONFIGS["doge"]}), ("tp", "cp")),
     "PatchTST": (from_config({"model_type": "patchtst"}), ("tp", "cp")),
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
+    "Gemma 3n's ears": (from_config({"model_type": "gemma3n_audio"}), FIELDS),
     "Funnel Transformer": (from_config({"model_type": "funnel"}), FIELDS),
     "BLT": (from_config({"model_type": "blt", **BLT}), FIELDS),
     "Qwen4": (from_config({"model_type": "qwen4_exp_text", **QWEN4, **NGRAMS}), ("tp", "cp")),

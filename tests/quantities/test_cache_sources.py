@@ -12,6 +12,7 @@ from calc.quantities.kv_cache import caches
 from calc.spec import ModelSpec
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
+from calc.spec.chunk_attention import ChunkAttention
 from calc.spec.funnel import FunnelAttention
 from calc.spec.gated_bias import GatedBias
 from calc.spec.mixers import Parallel
@@ -20,7 +21,7 @@ from calc.spec.run import exact_run
 from calc.spec.windows import WindowAttention
 from tests.strategies import in_bands, in_blocks
 
-WITHOUT = (BandAttention, BlockAttention, FunnelAttention, GatedBias, PageAttention, WindowAttention)
+WITHOUT = (BandAttention, BlockAttention, ChunkAttention, FunnelAttention, GatedBias, PageAttention, WindowAttention)
 """What only encoders have."""
 
 

@@ -44,8 +44,9 @@ def copied(model_type: str, name: str, config: dict[str, Any]) -> tuple[Any, Any
         for mine, part in zip(names, tensor.detach().reshape(len(names), -1), strict=True):
             gathered.setdefault(mine, []).append(part)
     with torch.no_grad():
+        written = ours.state_dict()
         for path, parameter in [*ours.named_parameters(), *ours.named_buffers()]:
-            if not path.endswith("num_batches_tracked"):
+            if path in written and not path.endswith("num_batches_tracked"):
                 parameter.copy_(own_of(path, parameter, gathered))
     return theirs, ours
 
@@ -82,6 +83,13 @@ def _end(bundle: str, path: str) -> bool:
 
 
 UNMASKED = {"scaling": None, "random_mask_ratio": 0.0}
+UNUSUAL = {
+    "gradient_clipping": 0.7,
+    "conf_attention_logit_cap": 3.0,
+    "conf_residual_weight": 0.3,
+    "rms_norm_eps": 0.05,
+    "sscp_conv_group_norm_eps": 0.1,
+}
 UNSCALED = {"pad_token_id": 15, "scale_embedding": False}
 SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("vit", "ViTForImageClassification", {}, ("logits",)),
@@ -146,6 +154,10 @@ SAME: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("parakeet_ctc", "ParakeetForCTC", {}, ("logits",)),
     ("parakeet_ctc", "ParakeetForCTC", MEDIA["parakeet_ctc"][2][1], ("logits",)),
     ("parakeet_encoder", "ParakeetEncoder", {}, ("last_hidden_state",)),
+    *(
+        ("gemma3n_audio", "Gemma3nAudioEncoder", change, ("last_hidden_state",))
+        for change in ({}, *MEDIA["gemma3n_audio"][2], UNUSUAL)
+    ),
     ("clip", "CLIPModel", {}, ("logits_per_text", "text_embeds", "image_embeds")),
     ("clip_text_model", "CLIPTextModel", {}, ("last_hidden_state",)),
     ("clip_text_model", "CLIPTextModelWithProjection", {}, ("projected",)),
@@ -239,6 +251,8 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
             return {"inputs": given["pixel_values"][:, 0]}
         case "wav2vec2-bert" | "parakeet_ctc" | "parakeet_encoder":
             return {"inputs": given["input_features"]}
+        case "gemma3n_audio":
+            return {"inputs": given["audio_mel"]}
         case "patchtst":
             return {"inputs": given["past_values"].transpose(1, 2).flatten(0, 1)}
         case "audio-spectrogram-transformer":
@@ -246,6 +260,21 @@ def our_arguments(model_type: str, given: dict[str, Any]) -> dict[str, Any]:
         case "detr" | "vit_mae":
             return {"inputs": given["pixel_values"], "source": given["pixel_values"]}
     return {"inputs": given["pixel_values"] if "pixel_values" in given else given["input_values"][..., None]}
+
+
+@pytest.mark.parametrize("change", [{}, MEDIA["gemma3n_audio"][2][1]], ids=str)
+def test_padding_of_what_is_heard_in_chunks(change: dict[str, Any]) -> None:
+    """A vector is padding where the first frame that it is made of is."""
+    config = MEDIA["gemma3n_audio"][0] | change
+    theirs, ours = copied("gemma3n_audio", "Gemma3nAudioEncoder", config)
+    mel, padding = torch.rand(2, 43, 16, dtype=torch.float64), torch.arange(43)[None] >= torch.tensor([[43], [26]])
+    strides = config.get("sscp_conv_stride_size", [[2, 2], [2, 2]])
+    stride = strides[0][0] * strides[1][0]
+    with torch.no_grad():
+        expected = theirs(mel, padding).last_hidden_state
+        found = ours(mel, keep=~padding[:, ::stride]).last
+    assert (expected[1] == 0).all(-1).sum() > 1
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("pixels", [(60, 60), (44, 70), (16, 16)])

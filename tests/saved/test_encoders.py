@@ -225,6 +225,53 @@ def test_sound_keeps_what_transformers_keeps(family: str, change: dict[str, Any]
     assert counted_bytes == kept + 4 * (config["num_conv_pos_embeddings"] if family == "wavlm" else 0)
 
 
+@pytest.mark.parametrize("change", [{}, *MEDIA["gemma3n_audio"][2]], ids=str)
+def test_what_hears_in_chunks(change: dict[str, Any]) -> None:
+    """Gemma 3n's ears."""
+    spec = from_config({"model_type": "gemma3n_audio", **MEDIA["gemma3n_audio"][0], **change})
+    for mode in MODES:
+        check(spec, mode)
+    with pytest.raises(Refused, match="execution"):
+        total(spec, Load(batch=2, source=43), Settings("compiled"))
+
+
+@pytest.mark.parametrize("how", [Settings("eager"), Settings("eager", autocast=True)], ids=str)
+def test_three_readings_of_what_hears_in_chunks_agree(how: Settings) -> None:
+    """Of several heads, channels and chunks: one of these alone is read as it lies, which no symbol can know."""
+    agree(from_config({"model_type": "gemma3n_audio", **MEDIA["gemma3n_audio"][0]}), how)
+
+
+@pytest.mark.parametrize("change", [{}, *MEDIA["gemma3n_audio"][2]], ids=str)
+@pytest.mark.parametrize("mode", [MODES[0], MODES[2], MODES[5]], ids=str)
+def test_what_hears_in_chunks_under_full_checkpointing(change: dict[str, Any], mode: Mode) -> None:
+    spec = from_config({"model_type": "gemma3n_audio", **MEDIA["gemma3n_audio"][0], **change})
+    assert measured(twin(spec, mode), mode, "full").total == kept_inputs(expected(spec, mode))
+
+
+@pytest.mark.parametrize(("batch", "frames"), [(1, 23), (2, 23), (3, 16), (1, 4), (2, 4)])
+@pytest.mark.parametrize(
+    "how",
+    [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu"), Settings("eager", device="cpu")],
+    ids=lambda how: f"{how.dtype} {how.autocast}",
+)
+@pytest.mark.parametrize("change", [{}, *MEDIA["gemma3n_audio"][2]], ids=str)
+def test_what_hears_in_chunks_keeps_what_transformers_keeps(
+    change: dict[str, Any], how: Settings, batch: int, frames: int
+) -> None:
+    pytest.importorskip("transformers")
+    config = MEDIA["gemma3n_audio"][0] | change
+    model = built("gemma3n_audio", "Gemma3nAudioEncoder", config).train()
+    model = model.bfloat16() if how.dtype == "bf16" and not how.autocast else model
+    mel = torch.rand(batch, frames, 16, dtype=next(model.parameters()).dtype)
+
+    def forward_pass() -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=how.autocast):
+            return model(mel, torch.zeros(batch, frames, dtype=torch.bool)).last_hidden_state
+
+    kept = saved_tensors(model, forward_pass).total
+    assert total(from_config({"model_type": "gemma3n_audio", **config}), Load(batch=batch, source=frames), how) == kept
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("how", [Settings("eager", "fp32", device="cpu"), Settings(autocast=True, device="cpu")])
 @pytest.mark.parametrize("change", [{}, *MEDIA["parakeet_ctc"][2]])

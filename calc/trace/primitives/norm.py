@@ -123,7 +123,8 @@ def saved_by_norm(
     written out in fp32 (transformers' LlamaRMSNorm): it keeps its input in fp32, every vector's factor, and what the
     weight multiplies, in the stream's format; in fp32 where that comes before the result is narrowed (OLMo 2), or where
     one plus the weight multiplies (Gemma), which is kept too; and its input as it is, where that is what is multiplied
-    (T5). Fused, it keeps its input and the factors.
+    (T5). Where a power makes the factor (Gemma 3n's ears), its base, and the copy of a narrower weight. Fused, it keeps
+    its input and the factors.
     """
     s = tape.settings
     if spec.kind == "batchnorm":
@@ -134,7 +135,8 @@ def saved_by_norm(
             y = _kernel(tape, spec, x, vectors, affine=spec.affine and not several, trained=trained, across=across)
             return _weighed(tape, y, trained) if several else y
         wide = tape.cast(x, "fp32")
-        factor = tape.reads_result(_of_each(x, vectors, "fp32", across, grad=tape.reads_input(wide).grad))
+        mean = _of_each(x, vectors, "fp32", across, grad=tape.reads_input(wide).grad)
+        factor = tape.reads_result(tape.reads_input(mean) if spec.by_power else mean)
         y = tape.times(wide if spec.widened else x, factor)
         if not spec.affine:
             return tape.cast(y, x.dtype)
@@ -147,6 +149,8 @@ def saved_by_norm(
             divided = x.split in ("tensor", "kv") and (across or heads is not None)
             split = x.split if divided else "none"
             tape.keep(Storage(numbers, "fp32", False, split, heads=x.heads), "weight plus one")
+        if spec.by_power and y.grad and s.stream != "fp32":
+            tape.keep(Storage(exact_div(x.elements, vectors), "fp32", False, "none"), "weight")
         return tape.cast(weighed_by(tape, y, trained), x.dtype)
 
 
