@@ -5,8 +5,7 @@ from __future__ import annotations
 from calc.architectures import vit
 from calc.architectures.common import activation, stack
 from calc.architectures.config import Config
-from calc.architectures.sam2 import section
-from calc.architectures.segment_anything import mask_decoder, refuse_other_prompts
+from calc.architectures.mask_decoder import mask_decoder, refuse_other_prompts, section
 from calc.errors import Refused
 from calc.spec import LayerGroup, Mlp, ModelSpec, Neck, Patches, WindowAttention
 

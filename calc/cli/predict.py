@@ -29,7 +29,6 @@ from calc.time.step.predicting import predict as predicted
 from calc.time.step.prediction import Prediction
 from calc.time.step.timed_run import TIMED_EXECUTIONS, timed_run
 from calc.time.step.waterfall import waterfall
-from calc.units import duration
 
 FIELDS = (
     "phase",
@@ -135,12 +134,14 @@ def predict(
     found = predicted(model, speed, run)
     run = found.run
     bars = waterfall(found, speed)
+    ahead = _launched_ahead(model, speed, found)
     record = {
         **prediction_record(found, by_op),
+        "launched_ahead": ahead,
         "plan": plan_record(found),
         "waterfall": [bar._asdict() for bar in bars],
     }
-    tables = prediction_tables(found, speed, by_op, model.unit, _launched_ahead(model, speed, found))
+    tables = prediction_tables(found, speed, by_op, model.unit, ahead)
     if falls:
         tables.insert(1, waterfall_table(bars, found.seconds))
     if costs is not None:
@@ -153,14 +154,14 @@ def predict(
     emit([record], with_run(tables, record["run"]), fmt)
 
 
-def _launched_ahead(spec: ModelSpec, speed: Speed, found: Prediction) -> str:
-    """How long the same takes where a GPU does not wait for Python to launch kernels; empty where it seldom does."""
+def _launched_ahead(spec: ModelSpec, speed: Speed, found: Prediction) -> dict[str, Any] | None:
+    """How long the same takes where a GPU does not wait for Python to launch kernels, and by which execution; None
+    where it seldom waits."""
     waits = found.share(found.by_bound.get("launch", 0.0))
     if speed.kind != "cuda" or found.run.stack is not None or found.execution in FUSED or waits < WAITS:
-        return ""
-    execution, who = ("compiled", "torch.compile") if found.run.trains else ("graph", "servers")
-    ahead = predicted(spec, speed, found.run.changed(execution=execution))
-    return f"{duration(ahead.seconds)} with --execution {execution}, as {who} run{'s' * found.run.trains} it"
+        return None
+    execution = "compiled" if found.run.trains else "graph"
+    return {"execution": execution, "seconds": predicted(spec, speed, found.run.changed(execution=execution)).seconds}
 
 
 def _echoed(spec: ModelSpec, run: Run) -> dict[str, Any]:

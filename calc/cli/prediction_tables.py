@@ -76,9 +76,11 @@ def prediction_record(it: Prediction, by_op: bool) -> dict[str, Any]:
     return record
 
 
-def prediction_tables(it: Prediction, speed: Speed, by_op: bool, unit: str, ahead: str = "") -> list[Table]:
+def prediction_tables(
+    it: Prediction, speed: Speed, by_op: bool, unit: str, ahead: dict[str, Any] | None = None
+) -> list[Table]:
     """The figures of a prediction, its components, and its longest ops, or all of them. unit: of what goes in. ahead:
-    how long it takes where kernels are launched ahead, if that is worth saying."""
+    seconds that it takes where kernels are launched ahead, and the execution that does so, if that is worth saying."""
     rows = [
         ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
         (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
@@ -88,7 +90,11 @@ def prediction_tables(it: Prediction, speed: Speed, by_op: bool, unit: str, ahea
         ("memory", it.memory.sentence()),
         ("rests on", it.source),
     ]
-    rows += [("launched ahead", ahead)] * bool(ahead)
+    if ahead is not None:
+        who = "torch.compile runs" if ahead["execution"] == "compiled" else "servers run"
+        rows.append(
+            ("launched ahead", f"{duration(ahead['seconds'])} with --execution {ahead['execution']}, as {who} it")
+        )
     limits = roof(speed, it.kernels)
     ridges = ", ".join(f"{dtype} {si(limits.peaks[dtype], 'FLOP/s')}" for dtype in limits.peaks)
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())

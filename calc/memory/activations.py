@@ -105,7 +105,12 @@ def _on_stage(
     outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
     outside = outside + either(stage.last, _sum(made.end, run))
     logits, scratch, freed = (either(stage.last, size) for size in (_sum(made.loss, run), *_of_loss(made, run, padded)))
-    return Activations(layers, outside, logits, again, widest, scratch, freed, moved)
+    ends: Size = 0
+    if run.schedule == "gpipe":
+        # The last stage, too, goes forward with all micro-batches first, through the loss of each.
+        each = tuple(saved for saved in (*made.end, *made.loss) if saved.tensor.weight is None)
+        ends = either(stage.last, (stage.held - 1) * _sum(each, run))
+    return Activations(layers, outside, logits, again, widest, scratch, freed, moved, ends)
 
 
 def _on_host(

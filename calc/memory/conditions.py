@@ -10,7 +10,7 @@ from calc.memory.condition import Condition, at_most, divides, one, text
 from calc.memory.expert_conditions import of_experts
 from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
-from calc.sizes import Size, is_exactly
+from calc.sizes import Size, either, is_array, is_exactly
 from calc.spec import (
     Attention,
     Bottleneck,
@@ -190,6 +190,12 @@ def _pieces(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     # Embedding and head may be pieces of their own, as Megatron-LM counts them.
     expected = f"at most {text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
     yield Condition("interleave", expected, stages, at_most, stages, spec.n_layers + 2)
+    if run.stack is not None and not run.stack.torch_pipelines and not is_exactly(run.interleave, 1):
+        # Megatron-Core 0.13, core/pipeline_parallel/schedules.py: no rest smaller than the number of stages.
+        passes, name = run.micro_batches_a_step, f"--stack {run.stack.name}"
+        expected = f"a multiple of pp = {text(run.pp)} under {name} with pieces of stages"
+        rounds = either(run.interleave == 1, 1, run.pp) if is_array(run.interleave) else run.pp
+        yield Condition("micro_batches", expected, passes, divides, rounds, passes)
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:

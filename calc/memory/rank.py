@@ -49,7 +49,8 @@ class Activations:
     loss. again: the most that one layer makes anew in backward. widest: the largest single tensor of a layer.
     scratch: what the loss takes for a moment beyond what is kept. freed: the logits themselves, where a wider copy of
     them takes over; nothing that backward of the loss makes fits in their place. moved: what layers keep on the host,
-    which is not in `layers`.
+    which is not in `layers`. ends: what stands behind the layers and in the loss of micro-batches that wait for others
+    to go forward, beside the one at hand (GPipe's last stage).
     """
 
     layers: Size
@@ -60,7 +61,8 @@ class Activations:
     scratch: Size
     freed: Size
     moved: Size = 0
+    ends: Size = 0
 
     @property
     def total(self) -> Size:
-        return self.layers + self.outside
+        return self.layers + self.outside + self.ends

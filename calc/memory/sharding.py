@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calc.errors import Refused
 from calc.memory.stage_lengths import further_modules, stage_lengths
-from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, minimum
+from calc.sizes import Size, at_least, ceil_div, either, floor_div, is_array, is_exactly, maximum, minimum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.trace.op import Weight
@@ -125,8 +125,17 @@ def held_chunks(run: Run, rank: Size) -> Size:
     if run.schedule == "gpipe":
         return 1 + (run.micro_batches_a_step * pieces - 1) * at_least(run.pp, 2)
     one = pieces == 1 if is_array(pieces) else is_exactly(pieces, 1)
-    held = either(one, run.pp - rank, 2 * (run.pp - rank - 1) + (pieces - 1) * run.pp + 1)
+    held = either(one, run.pp - rank, 2 * (run.pp - rank - 1) + (pieces - 1) * in_a_round(run) + 1)
     return held if run.micro_batches is None else minimum(held, run.micro_batches * run.interleave)
+
+
+def in_a_round(run: Run) -> Size:
+    """Micro-batches with which an interleaved schedule goes through one piece before the next: as many as there are
+    stages, or of numbers that these do not divide, more, so that rounds are alike (torch.distributed.pipelining,
+    ScheduleInterleaved1F1B: n_microbatches // max(1, n_microbatches // pp_group_size))."""
+    if run.micro_batches is None:
+        return run.pp
+    return floor_div(run.micro_batches, maximum(1, floor_div(run.micro_batches, run.pp)))
 
 
 def held_elements(weight: Weight, run: Run, expert: bool = False) -> Size:

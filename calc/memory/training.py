@@ -9,7 +9,7 @@ from typing import NamedTuple
 from calc.memory.activations import Activations, activations, check_adapter
 from calc.memory.conditions import check
 from calc.memory.rank import Rank
-from calc.memory.sharding import Stage, held_stages
+from calc.memory.sharding import Stage, held_stages, in_a_round
 from calc.memory.states import States, states
 from calc.sizes import Size, at_least, ceil_div, is_exactly, maximum, minimum
 from calc.spec import ModelSpec
@@ -136,7 +136,9 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     later: dict[str, dict[str, Size]] = {}
     if back is not None and not is_exactly(back.touched, stage.chunks):
         for name, piece in (("backward, next piece", back.touched + 1), ("backward, last piece", stage.chunks)):
-            kept = live.outside + ceil_div(live.layers * back.left(stage, piece), stage.held)
+            left = back.left(stage, piece)
+            kept = live.outside + ceil_div(live.layers * left, stage.held)
+            kept = kept + ceil_div(live.ends * left, maximum(stage.held - 1, 1))
             later[name] = moment(both, back.gradients(own, piece) + own.reduced, kept, 0, again)
     return {
         "forward": moment(both, before, live.total, logits),
@@ -151,7 +153,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
 
 
 class _GoneBack(NamedTuple):
-    """How a stage of a pipeline goes back: with one piece of its layers for as many micro-batches as there are stages
+    """How a stage of a pipeline goes back: with one piece of its layers for as many micro-batches as `in_a_round` says
     (`group`), and then with the piece before. pieces: of the stage; share: of its layers, the most that one has.
     before: pieces of micro-batches that it went back with by the last time that it keeps the most. touched: pieces of
     the stage among them, whose gradients are there."""
@@ -185,4 +187,4 @@ def _gone_back(run: Run, stage: Stage) -> _GoneBack | None:
         return None
     layers, passes = sum(stage.layers.values()), run.micro_batches_a_step
     before = maximum(passes * stage.chunks - stage.held, 0)
-    return _GoneBack(stage.chunks, (ceil_div(layers, stage.chunks), layers), minimum(run.pp, passes), before)
+    return _GoneBack(stage.chunks, (ceil_div(layers, stage.chunks), layers), minimum(in_a_round(run), passes), before)

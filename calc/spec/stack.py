@@ -75,7 +75,8 @@ class Fitted(Node):
 class Stack(Node):
     """One framework. version, sources: what its description rests on. compiled: whether runs of elementwise operators
     are one kernel. attention: what runs it, by the names of [attention.backends] of calc/data/priors.toml.
-    accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves.
+    accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves, in buffers
+        that are there before the first goes back.
     joins: whether products that read the same (queries, keys and values; gate and up) are one.
     weighs_activation: whether routers' weights multiply what experts' activations give, so that results are not kept.
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.

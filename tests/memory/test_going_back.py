@@ -39,7 +39,9 @@ def in_order(rank: TrainingRank, stage: int, run: Run) -> int:
             flight -= 1
             touched.add(task.chunk)
         there = own.root_gradients * bool(touched) + a_piece * len(touched)
-        most = max(most, live.outside + live.layers // held(rank, run, stage) * flight + there)
+        in_flight = held(rank, run, stage)
+        waiting = min(flight, in_flight - 1) * live.ends // max(in_flight - 1, 1)
+        most = max(most, live.outside + live.layers // in_flight * flight + waiting + there)
     return most
 
 

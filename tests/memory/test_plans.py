@@ -283,3 +283,46 @@ def test_no_answer_and_no_question() -> None:
         solve(LLAMA_3["8B"], "params", 7e9, "dp", budget=True)
     with pytest.raises(Refused, match="a budget"):
         solve(LLAMA_3["8B"], "memory.peak", 7e10, "dp", zero=3)
+
+
+@pytest.mark.parametrize(
+    ("micro_batches", "pp", "pieces", "held"),
+    [
+        (7, 4, 2, [14, 12, 10, 8]),
+        (6, 4, 2, [12, 11, 9, 7]),
+        (8, 4, 2, [11, 9, 7, 5]),
+        (2, 4, 2, [4, 4, 4, 3]),
+        (12, 8, 4, [48, 48, 47, 45, 43, 41, 39, 37]),
+    ],
+)
+def test_interleaved_rounds_are_those_of_torch(micro_batches: int, pp: int, pieces: int, held: list[int]) -> None:
+    """Pieces of micro-batches in flight, as torch.distributed.pipelining's schedule orders them."""
+    from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
+
+    run = Run(pp=pp, interleave=pieces, micro_batches=micro_batches)
+    assert [held_chunks(run, rank) for rank in range(pp)] == held
+    schedule = object.__new__(ScheduleInterleaved1F1B)
+    rounds = max(1, micro_batches // pp)
+    known = {"_n_microbatches": micro_batches, "pp_group_size": pp, "n_local_stages": pieces, "rank": 0}
+    known |= {"number_of_rounds": rounds, "microbatches_per_round": micro_batches // rounds}
+    for name, value in known.items():
+        setattr(schedule, name, value)
+    for rank, most in enumerate(held):
+        order = [action.computation_type.name for action in schedule._calculate_single_rank_operations(rank) if action]
+        change = {"FORWARD": 1, "FULL_BACKWARD": -1, "BACKWARD_INPUT": -1, "BACKWARD_WEIGHT": 0}
+        assert max(accumulate(change[what] for what in order)) == most
+
+
+def test_pieces_of_stages_ask_megatron_for_whole_rounds() -> None:
+    plan: dict[str, Any] = {"pp": 4, "interleave": 2, "stack": "megatron-core"}
+    assert memory_ranks(LLAMA_3["8B"], Run(**plan, micro_batches=8))
+    said = "micro_batches: expected a multiple of pp = 4 under --stack megatron-core with pieces of stages, found 7"
+    with pytest.raises(Refused, match=said):
+        memory_ranks(LLAMA_3["8B"], Run(**plan, micro_batches=7))
+
+
+def test_gpipe_keeps_the_loss_of_every_micro_batch() -> None:
+    """Log-probabilities in fp32 of all, since none has gone back when the last one's loss is computed."""
+    last = [memory_ranks(LLAMA_3["8B"], Run(seq=512, pp=2, micro_batches=n, schedule="gpipe"))[-1] for n in (1, 8)]
+    one, eight = (rank.moments["loss"]["activations"] + rank.moments["loss"]["logits"] for rank in last)
+    assert eight - one > 7 * 4 * 512 * 128_256

@@ -159,6 +159,9 @@ def test_waiting_for_launches_is_told_beside_what_does_not_wait(
     seconds = ahead.splitlines()[1].partition(" ")[2].strip()
     assert line.split(maxsplit=2)[2].startswith(f"{seconds} with --execution {execution}")
     assert "launched ahead" not in ahead
+    record = json.loads(run(*arguments, "--json")[1])["launched_ahead"]
+    assert record["execution"] == execution
+    assert record["seconds"] == json.loads(run(*arguments, "--execution", execution, "--json")[1])["seconds"]
     assert "launched ahead" not in run(*arguments, "--batch", "512")[1]
 
 

@@ -62,12 +62,16 @@ def _ask_experts(kernel: Kernel, speed: Speed) -> Choice | None:
     if kernel.routed is None:
         # Passes are in a wider format than products: of whichever format experts are, their time holds them.
         return Choice(*NOTHING, "experts", 0.0, widen=(1.0, 1.0))
-    if name not in speed.experts:
-        return None
     one = kernel.routed
     sizes = (one.tokens, one.hidden, one.inter, one.experts, one.top_k, one.tp, one.ep, one.skew)
-    key = ("experts", name)
-    return Choice(key, speed.experts[name], (*sizes, float(one.products > 2)), "experts", 1 / one.products)
+    question = (*sizes, float(one.products > 2))
+    # Checkpoints are published with one scale a matrix and with one a block, and an engine's kernels for one of the two
+    # can take several times as long (one scale, on Hopper): a server is given the other.
+    known = [each for each in (name, f"{name}_block") if each in speed.experts]
+    if not known:
+        return None
+    name = min(known, key=lambda each: float(speed.experts[each].seconds(*question)))
+    return Choice(("experts", name), speed.experts[name], question, "experts", 1 / one.products)
 
 
 RECURRENCES = {

@@ -1,4 +1,4 @@
-"""Recurrences that engines run as one kernel take that kernel's measured time, and nothing else of it."""
+"""What engines run as one kernel, recurrences and experts, takes that kernel's measured time, and no more."""
 
 from __future__ import annotations
 
@@ -72,3 +72,15 @@ def test_a_device_without_that_table_runs_its_ops() -> None:
     asked = {"phase": "prefill", "seq": 2048, "execution": "graph"}
     assert "bf16" not in speed_of("a100-sxm-80gb").delta_rule
     assert all(rows(QWEN, "a100-sxm-80gb", ending, **asked)[0].seconds > 0 for ending in RULE)
+
+
+def test_experts_in_fp8_are_no_slower_than_kernels_of_either_scale() -> None:
+    """An H100's for one scale a matrix take five times as long as those for one a block, and longer than bf16's."""
+    spec, asked = calc.load_model("qwen3-30b-a3b"), {"phase": "decode", "batch": 16, "context": 2048}
+    times = {dtype: predict(spec, "h100-sxm", execution="graph", dtype=dtype, **asked) for dtype in ("bf16", "fp8")}
+    assert times["fp8"].seconds < times["bf16"].seconds
+    tables = speed_of("h100-sxm").experts
+    sizes = {"tokens": 16, "hidden": 2048, "inter": 768, "experts": 128, "top_k": 8}
+    assert tables["fp8"].seconds(**sizes) > 3 * tables["fp8_block"].seconds(**sizes)
+    products = sum(row.seconds for row in times["fp8"].kernels if row.kernel.routed is not None)
+    assert products == pytest.approx(48 * tables["fp8_block"].seconds(**sizes), rel=0.01)
