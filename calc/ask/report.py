@@ -15,7 +15,7 @@ from calc.errors import Refused
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
 from calc.quantities.shipped import shipped_formats
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 from calc.spec.run import COUNTED_PHASES, MODES, ExecutionName, Run, common_context, common_length, exact_run
 from calc.units import binary, si
 
@@ -161,8 +161,8 @@ def _held(spec: ModelSpec, run: Run) -> Held:
 def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int) -> str:
     """One line that says what kind of model this is and what a token, or one picture or sound, costs."""
     total, visited = sum(components.values()), sum(active.values())
-    sparse = any(isinstance(group.channel, Moe) for group in spec.layers)
-    kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if sparse else f"Dense, {si(total)} parameters"
+    dense = f"Dense, {si(total)} parameters"
+    kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if visited < total else dense
     if not spec.reads_tokens:
         return f"{kind}; one picture or sound costs {si(training, 'FLOP')} to train on"
     token = si(training / seq, "FLOP")

@@ -95,7 +95,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
         remark("--offload-fraction changes nothing without --offload optimizer")
     if run.dp * run.cp > 1 and run.zero > 1 and run.pp > 1:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
-    if run.dp * run.cp > 1 and run.zero == 0:
+    if run.dp * run.cp > 1 and run.zero == 0 and not (run.stack is not None and run.stack.accumulates):
         remark("PyTorch's DDP holds gradients twice, in buckets too, unless gradient_as_bucket_view=True; not counted")
 
 

@@ -132,6 +132,8 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     if given["gpus"] is None and (given["days"] is None or given["tokens"] is None) and given["source"] is None:
         raise Refused("--gpus", "how many, or --days and --tokens to find how few", "none")
     prices = plan_words.prices(given["price"], clusters)
+    fixed, at_most = plan_words.fixed(given["fix"]), plan_words.at_most(given["at_most"])
+    plan_words.agree(fixed, at_most)
     one = Question(
         spec=model,
         cluster=load_cluster(clusters[0]),
@@ -139,8 +141,8 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
         seq=seq,
         sequences=sequences,
         recipes=plan_words.recipes(given["dtype"]) or launcher(launched or words.get("stack")).recipes,
-        fixed=plan_words.fixed(given["fix"]),
-        at_most=plan_words.at_most(given["at_most"]),
+        fixed=fixed,
+        at_most=at_most,
         headroom=plan_words.headroom(given["headroom"]),
         words=words,
         model=click.get_current_context().meta.get("reference", model.name),

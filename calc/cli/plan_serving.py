@@ -9,6 +9,7 @@ import click
 
 from calc.architectures.models import preset_names
 from calc.cli import options
+from calc.cli.guessing import guessing
 from calc.errors import Refused
 from calc.output.notes import remark, warn_beyond
 from calc.output.tables import Table, emit
@@ -16,7 +17,6 @@ from calc.plan.serving import replicas_for, search_serving
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
 from calc.serve.constants import fitted_engines
 from calc.serve.launching import TOOLS, cautions, launch
-from calc.serve.service import Guessing
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.units import duration, parse_price
@@ -47,7 +47,7 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option("--batched-tokens", type=options.Counts(), help="Tokens of a step to choose among.")
 @click.option("--apart", is_flag=True, help="Try GPUs for prompts and GPUs for answers too.")
 @click.option("--guess", type=options.Tokens(), help="Tokens guessed a step (MTP, EAGLE, a draft model).")
-@click.option("--acceptance", type=click.FloatRange(0, 1), default=0.0, help="Chance that a guess is right.")
+@click.option("--acceptance", type=click.FloatRange(0, 1), help="Chance that a guess is right; asked for by --guess.")
 @click.option("--price", metavar="NAME=2/h,…", help="Of a GPU of each device an hour.")
 @click.option("--rate", type=float, help="Requests a second: how many replicas?")
 @click.option("--headroom", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
@@ -82,9 +82,7 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
     for name in given["engine"]:
         if name not in fitted_engines():
             raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
-    guess = None
-    if given["guess"] is not None:
-        guess = Guessing(given["guess"], given["acceptance"], 1 / float(model.n_layers))
+    guess = guessing(model, given)
     return Wish(
         model,
         devices,
@@ -95,7 +93,7 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
         given["engine"],
         given["dtype"],
         given["batched_tokens"] or (None,),
-        guess,
+        guess if guess.tokens else None,
         _prices(given["price"], devices),
         given["apart"],
     )

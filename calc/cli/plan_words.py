@@ -142,6 +142,7 @@ def sequences(text: str, seq: int) -> tuple[int, str]:
 def fixed(said: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """What `--fix` says, each word as its field takes it. Errors: Refused for what no plan can be."""
     found: dict[str, Any] = {}
+    _once("--fix", said)
     for name, word in said:
         if name in BOUNDED:
             found[name] = parse_tokens(word, f"--fix {name}", 0 if name == "zero" else 1)
@@ -159,10 +160,25 @@ def fixed(said: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 def at_most(said: Sequence[tuple[str, str]]) -> dict[str, int]:
     """What `--at-most` says."""
+    _once("--at-most", said)
     for name, _ in said:
         if name not in BOUNDED:
             raise Refused("--at-most", f"one of {', '.join(BOUNDED)}", name)
     return {name: parse_tokens(word, f"--at-most {name}", 0) for name, word in said}
+
+
+def _once(option: str, said: Sequence[tuple[str, str]]) -> None:
+    names = [name for name, _ in said]
+    for name in names:
+        if names.count(name) > 1:
+            raise Refused(option, f"{name} once", f"{names.count(name)} times")
+
+
+def agree(fixed: Mapping[str, Any], most: Mapping[str, int]) -> None:
+    """Errors: Refused for what is fixed beyond what it may be at most."""
+    for name, limit in most.items():
+        if name in fixed and fixed[name] > limit:
+            raise Refused(f"--fix {name}", f"at most {limit}, as --at-most says", fixed[name])
 
 
 def headroom(text: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from calc.cli import options
+from calc.cli.guessing import guessing
 from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
 from calc.output.notes import warn_beyond
@@ -16,7 +17,7 @@ from calc.output.tables import emit
 from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.constants import fitted_engines
 from calc.serve.layout import Layout, layout_of
-from calc.serve.service import Guessing, Service, service_of
+from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec
 from calc.units import parse_price
@@ -65,7 +66,7 @@ COUNT = options.Tokens()
 @click.option("--batched-tokens", type=COUNT, help="Tokens of a step.  [default: the engine's]")
 @click.option("--max-seqs", type=COUNT, help="Sequences at once.  [default: the engine's]")
 @click.option("--guess", type=COUNT, help="Tokens guessed a step (MTP, EAGLE, a draft model).")
-@click.option("--acceptance", type=click.FloatRange(0, 1), default=0.0, help="Chance that a guess is right.")
+@click.option("--acceptance", type=click.FloatRange(0, 1), help="Chance that a guess is right; asked for by --guess.")
 @click.option("--guess-cost", type=click.FloatRange(0), help="Of a pass, for one guess.  [default: one layer]")
 @click.option("--price", metavar="PRICE", help="Of one GPU, such as 2/h.")
 @options.working
@@ -122,7 +123,7 @@ def _status(found: Answer) -> int:
 def _services(model: ModelSpec, given: dict[str, Any]) -> tuple[Service, Service | None]:
     """What serves; where prompts and answers have GPUs of their own, the readers of prompts first."""
     words = (given["engine"], given["dtype"], given["cache_dtype"], given["batched_tokens"], given["max_seqs"])
-    guess = _guessing(model, given)
+    guess = guessing(model, given)
     apart = given["prefill_gpus"] is not None or given["decode_gpus"] is not None
     _check_apart(given, apart=apart)
     if not apart:
@@ -153,13 +154,6 @@ def _check_apart(given: dict[str, Any], *, apart: bool) -> None:
     for name in unheard:
         if given[name] not in (None, 1):
             raise Refused(f"--{name.replace('_', '-')}", f"1 {beside}", given[name])
-
-
-def _guessing(model: ModelSpec, given: dict[str, Any]) -> Guessing:
-    if given["guess"] is None:
-        return Guessing()
-    share = 1 / float(model.n_layers) if given["guess_cost"] is None else given["guess_cost"]
-    return Guessing(given["guess"], given["acceptance"], share)
 
 
 def _workload(given: dict[str, Any]) -> Workload:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -45,3 +46,12 @@ def test_a_preset_that_is_partly_reconstructed_says_so(command: str) -> None:
     said = [CliRunner().invoke(cli, [command, model]).stderr for model in ("falcon-h1-7b", "zamba2-2.7b", "gpt2")]
     assert [text.count("partly reconstructed") for text in said] == [1, 1, 0]
     assert "falcon-h1-7b: partly reconstructed (widths of the feed-forward block" in said[0]
+
+
+def test_what_tokens_retrieve_is_not_dense(tmp_path: Path) -> None:
+    """Doge's experts: vectors of which a token reads some."""
+    config = {"model_type": "doge", "is_moe": True, "hidden_size": 64, "num_hidden_layers": 2, "num_experts": 64}
+    sizes = {"intermediate_size": 128, "num_attention_heads": 4, "num_experts_per_tok": 4, "vocab_size": 100}
+    (tmp_path / "config.json").write_text(json.dumps(config | sizes))
+    assert ": Mixture of experts, " in _out("report", str(tmp_path / "config.json"))
+    assert ": Dense, " in _out("report", "gpt2")

@@ -229,3 +229,17 @@ def test_the_table_fits_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED)
     assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--guess", "3"), "--acceptance: expected the chance that a guess is right, from 0 to 1, beside --guess"),
+        (("--acceptance", "0.5"), "--acceptance: expected none without --guess, found 0.5"),
+        (("--guess-cost", "0.1"), "--guess-cost: expected none without --guess, found 0.1"),
+    ],
+)
+def test_guesses_and_their_chance_go_together(run: Run, words: tuple[str, ...], said: str) -> None:
+    code, out, err = run("llama-3-8b", "--gpu", "h100-sxm", *words, *CLOSED)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {said}")

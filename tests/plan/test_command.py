@@ -195,6 +195,18 @@ def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--fix", "tp=8", "--at-most", "tp=4"), "--fix tp: expected at most 4, as --at-most says, found 8"),
+        (("--fix", "zero=3", "--fix", "zero=1"), "--fix: expected zero once, found 2 times"),
+        (("--at-most", "pp=2", "--at-most", "pp=1"), "--at-most: expected pp once, found 2 times"),
+    ],
+)
+def test_what_excludes_another_word_is_refused(run: Run, words: tuple[str, ...], said: str) -> None:
+    assert run("plan", "gpt2", *ASKED, *words) == (2, "", f"error: {said}\n")
+
+
+@pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"--gpus": "0"}, "--gpus: expected a whole number from 1"),
