@@ -35,7 +35,7 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
 
     \b
     servers    a CSV in the columns of aiconfigurator's collection of InferenceMAX
-    requests   the same; of all constants, those of requests alone
+    requests   the same; of all constants, those of requests alone, once the others are in their place
     llama.cpp  a CSV of llama-bench's, llama-batched-bench's and Ollama's tokens a second
     experts    a folder of tables of kernels, SYSTEM/moe.csv.gz each
 

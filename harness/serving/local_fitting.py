@@ -57,6 +57,8 @@ WIDTHS = {"passing": 0.15, "routing": 0.05, "computing.int8": 0.5, "prompts.late
     ("computing.Hopper", "computing.Apple", "computing.RDNA", *(f"prompts.{kind}" for kind in FAMILIES)), 0.5
 )
 """How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.2 for those of a kind."""
+DRAWN = 0.7
+"""Weight of a constant's own residual, by judgement."""
 TOLERANCE = 0.08
 """Residual of the logarithm of tokens a second from which on a row counts less than its square."""
 
@@ -77,7 +79,7 @@ def local_fit(cases: Sequence[LocalCase], rounds: int = ROUNDS) -> dict[str, flo
     def residuals(given: Mapping[str, float]) -> object:
         return weight * np.log(local_speeds(cases, given, ready)) / TOLERANCE
 
-    return fitted(local_start(), residuals, _width, HIGHEST, rounds)
+    return fitted(local_start(), residuals, _width, HIGHEST, rounds, DRAWN)
 
 
 def _width(name: str) -> float:

@@ -14,7 +14,7 @@ from calc.serve.answer import answer
 from calc.serve.constants import Constants
 from calc.serve.rates import request_seconds
 from harness.serving.columns import Case
-from harness.serving.fitting import ENGINES, HIGHEST, TOLERANCE, TYPICAL, width
+from harness.serving.fitting import DRAWN, ENGINES, HIGHEST, TOLERANCE, TYPICAL, width
 from harness.serving.robust import fitted, weights
 from harness.serving.scoring import loop_of, services
 
@@ -62,4 +62,4 @@ def request_fit(cases: Sequence[Case], given: Constants, rounds: int) -> dict[st
         return np.log((rest + host) / measured) * scale
 
     begin = {name: TYPICAL.get(name, 1.0) for name in OF_REQUESTS}
-    return {**given, **fitted(begin, residuals, width, HIGHEST, rounds)}
+    return {**given, **fitted(begin, residuals, width, HIGHEST, rounds, DRAWN)}

@@ -6,10 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-DRAWN = 0.7
-"""Weight of a constant's own residual: how far its logarithm is from where it began, in its width."""
-
-
 STEPS = (0.02, 0.002)
 """Of constants' logarithms, over which residuals are compared: first far, so that a constant is seen to matter again
 beyond the bound of another at which it does nothing; then near."""
@@ -25,11 +21,13 @@ def fitted(
     width: Callable[[str], float],
     highest: Mapping[str, float],
     rounds: int,
+    drawn: float,
     slopes: Callable[[Mapping[str, float], float], Any] | None = None,
 ) -> dict[str, float]:
     """The constants whose residuals are least. residuals: what constants leave, in their tolerances; width: how far the
-    logarithm of a constant strays; highest: bounds of those that have one; rounds: at most, for each of STEPS. slopes:
-    how residuals change with the constants' logarithms over a step; without it, one constant after the other."""
+    logarithm of a constant strays; highest: bounds of those that have one; rounds: at most, for each of STEPS.
+    drawn: weight of a constant's own residual, how far its logarithm is from where it began, in its width. slopes: how
+    residuals change with the constants' logarithms over a step; without it, one constant after the other."""
     import numpy as np
     from scipy.optimize import least_squares
 
@@ -42,10 +40,10 @@ def fitted(
         return dict(zip(names, map(float, np.exp(at)), strict=True))
 
     def left(at: Any) -> Any:
-        return np.concatenate([residuals(named(at)), (at - start) / widths * DRAWN])
+        return np.concatenate([residuals(named(at)), (at - start) / widths * drawn])
 
     def changing(step: float) -> Any:
-        return lambda at: np.concatenate([change(named(at), step), np.diag(DRAWN / widths)])
+        return lambda at: np.concatenate([change(named(at), step), np.diag(drawn / widths)])
 
     ends, found = np.array([math.log(highest.get(name, 1e12)) for name in names]), start
     for step in STEPS:

@@ -126,7 +126,8 @@ FOLDERS = [Path(__file__).parent / "configs", CONFIGS]
 @pytest.mark.parametrize("what", TABLES)
 def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
     """How wrong both sides of the split are by shipped constants and by those that the command makes of the same rows,
-    each of which did not see the side; and the side that is fitted, which the fit meets better than what is shipped."""
+    each of which did not see the side. llama.cpp's older constants meet the side they are fitted to worse than those;
+    servers' are the command's but for what more rounds still move."""
     kind = FITTED[what]
     known = kind.read(folder() / "measured" / "inference" / TABLES[what], FOLDERS)
     found = refitted(kind, known)
@@ -140,9 +141,12 @@ def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
         # The last digits of a fit are the processor's.
         assert [float(each.rstrip("%")) / 100 for each in numbers] == pytest.approx(told, abs=0.004)
         own, fold = side(kind, known, name), f"{kind.lead}{name}"
-        assert abs(kind.off(own, found[fold])).mean() < abs(kind.off(own, shipped[fold])).mean()
+        ours, theirs = (abs(kind.off(own, each[fold])).mean() for each in (found, shipped))
+        assert ours < theirs if what == "llama.cpp" else ours == pytest.approx(theirs, abs=0.004)
     if what == "servers":
-        assert found["listed"]["link"] > 0.9 > found["listed"]["prompts"] > 0.75
+        moved = {key: value / shipped["others"][key] for key, value in found["others"].items()}
+        assert [key for key in moved if key not in OF_REQUESTS and abs(moved[key] - 1) > 0.02] == []
+        assert 0.95 > found["listed"]["link"] > found["listed"]["prompts"] > 0.8
 
 
 def _printed() -> list[list[str]]:
@@ -155,7 +159,7 @@ def test_what_a_host_takes_for_a_request_is_found_again(tmp_path: Path) -> None:
     """First tokens made by known constants: the fit tells them, and touches no other."""
     from dataclasses import replace
 
-    known = cases(inferencemax(_table(tmp_path / "rows.csv")), [CONFIGS])[::5]
+    known = cases(inferencemax(_table(tmp_path / "rows.csv")), [CONFIGS])[::2]
     truth = {**constants(), "request.vllm": 10 * constants()["request.vllm"]}
     rest = {id(each.case): each.rest for each in waited(known, truth)}
     made = [
