@@ -98,7 +98,8 @@ def ratios(cases: Sequence[Case], by_kind: bool = True, own: str = "") -> vega.C
     line = [{"predicted": end, "ratio": 1.0, "least": 1 / (1 + BAND), "most": 1 + BAND} for end in (low, high)]
     grey = colours.colour("line")
     machines = sorted({row["machine"] for row in rows})
-    legend = {"title": "measured on", "orient": "bottom", "labelLimit": 200} if len(machines) > 1 else None
+    # Above, since below stand the colours, as wide as the chart.
+    legend = {"title": None, "orient": "top", "labelLimit": 260} if len(machines) > 1 else None
     shape = vega.channel("machine", "nominal", legend=legend)
     points = vega.layer(
         rows,
@@ -116,7 +117,7 @@ def ratios(cases: Sequence[Case], by_kind: bool = True, own: str = "") -> vega.C
         ),
         vega.layer(line, {"type": "line", "strokeDash": [5, 3], "color": grey, "strokeWidth": 1.5}, x=x, y=y),
         points,
-        height=370,
+        height=410,
     )
 
 
