@@ -108,7 +108,9 @@ def _idle(t: Trace, spec: ModelSpec, load: Load) -> None:
 
 
 def weighed(spec: ModelSpec, *, mtp: bool = False) -> Part:
-    """The tree of `spec` under a load whose lengths do not matter: for what it weighs alone."""
+    """The tree of `spec` under a load whose lengths do not matter: for what it weighs alone. Errors: Refused for what
+    is no description of a model."""
+    check_model(spec)
     return spec.record(None) if isinstance(spec, Traced) else _weighed(CacheKey(spec), mtp)
 
 

@@ -231,11 +231,10 @@ def _everything(out: Any) -> Any:
         return found + out.object_score_logits.sum() if "object_score_logits" in out else found
     if "fpn_hidden_states" in out:
         return out.last_hidden_state.sum() + sum(each.sum() for each in out.fpn_hidden_states)
-    if "last_hidden_state" in out:
-        return out.last_hidden_state.sum()
     heads = ("logits", "pred_boxes", "prediction_outputs")
     heads = ("cls_logits", "distillation_logits") if "cls_logits" in out else heads
-    return sum(out[head].sum() for head in heads if head in out)
+    said = [out[head].sum() for head in heads if head in out]
+    return sum(said) if said else out.last_hidden_state.sum()
 
 
 @pytest.mark.slow
