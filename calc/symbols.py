@@ -84,6 +84,8 @@ SYMBOLS = (
     Symbol("n_box_places", "P_{box}", "places", "places along one side of a page"),
     Symbol("d_place", "d_{pl}", "elements", "width of the vector of one end of a box"),
     Symbol("d_extent", "d_{ext}", "elements", "width of the vector of a box's height or width"),
+    Symbol("n_markers", "V_{m}", "rows", "rows of a table of tokens that stand for pictures or sounds"),
+    Symbol("d_marker", "d_{m}", "elements", "width of such a row"),
     Symbol("n_hashes", "P_{hash}", "hashes", "rows of a table that groups of bytes are hashed into"),
     Symbol("bytes_of_patch", "s_p", "bytes", "bytes of a patch"),
     Symbol("d_patch", "d_p", "elements", "width of the vector of a patch of bytes"),

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from calc.spec import Embedding, ModelSpec, Tower
 from reference_models.blocks.contrast import Similarity
 from reference_models.blocks.embedding import LmHead
+from reference_models.blocks.idle import IdleWeights
 from reference_models.blocks.prompt import Prompt
-from reference_models.blocks.speech import SpeechWeights
 from reference_models.cache import Cache
 from reference_models.denoiser import Denoiser
 from reference_models.mtp import FurtherToken, further
@@ -68,7 +68,9 @@ class Model(StackOfLayers):
         if spec.speech_encoder is not None:
             self.speech_encoder.requires_grad_(False)
         if spec.speech is not None:
-            self.speech = SpeechWeights(spec.speech, spec.d_model)
+            self.speech = IdleWeights(spec.speech.weights(spec.d_model))
+        if spec.eyes is not None:
+            self.eyes = IdleWeights(spec.eyes.weights())
         if spec.head is not None and isinstance(spec.embedding, Embedding):
             self.lm_head = LmHead(spec.head, spec.embedding, spec.vocab_size, spec.d_model)
         if spec.contrast is not None:

@@ -3,6 +3,8 @@ Conformer layers that hear in chunks."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from calc.architectures.config import Config
 from calc.errors import Refused
 from calc.spec import (
@@ -25,15 +27,19 @@ def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Gemma3nAudioConfig. What its vectors are embedded with, vocab_size and vocab_offset,
     belongs to the model that hears."""
     cfg.architecture({"Gemma3nAudioEncoder": None}, usual="Gemma3nAudioEncoder")
+    return ModelSpec(head=None, **stack_of(cfg))
+
+
+def stack_of(cfg: Config) -> dict[str, Any]:
+    """The fields of a stack."""
     d_model = cfg.size("hidden_size", absent=1536)
-    return ModelSpec(
-        d_model=d_model,
-        embedding=_frames(cfg),
-        layers=(_layer(cfg, d_model),),
-        final_norm=None,
-        head=None,
-        every=max(1, cfg.count("conf_reduction_factor", absent=4)),
-    )
+    return {
+        "d_model": d_model,
+        "embedding": _frames(cfg),
+        "layers": (_layer(cfg, d_model),),
+        "final_norm": None,
+        "every": max(1, cfg.count("conf_reduction_factor", absent=4)),
+    }
 
 
 def _frames(cfg: Config) -> Frames:

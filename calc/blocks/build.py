@@ -9,13 +9,13 @@ from calc.blocks.adapters import check_adapter, check_targets
 from calc.blocks.contrast import contrast
 from calc.blocks.documents import check_documents
 from calc.blocks.head import head
+from calc.blocks.idle import idle
 from calc.blocks.mtp import mtp
 from calc.blocks.patches import grid
 from calc.blocks.pooling import attention_pool
 from calc.blocks.projector import projector
 from calc.blocks.registry import front_of
 from calc.blocks.restored import places
-from calc.blocks.speech import speech
 from calc.blocks.stack import Stacked, stack
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, is_exactly, is_symbolic, maximum
@@ -47,6 +47,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
     if isinstance(spec, Traced):
         return spec.record(load)
     check_adapter(spec, load)
+    if spec.eyes is not None:
+        _blind(load)
     t = Trace(spec.adapter)
     source = seen = heard = None
     if spec.vision is not None:
@@ -64,7 +66,7 @@ def build(spec: ModelSpec, load: Load) -> Part:
         inside, seen = (seen, None) if of_encoder and pictures_inside(load) else (None, seen)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads, inside)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
-    if spec.speech_encoder is not None or spec.speech is not None:
+    if spec.speech_encoder is not None or spec.speech is not None or spec.eyes is not None:
         _idle(t, spec, load)
     if spec.patcher is not None:
         _patcher(t, spec.patcher, spec, load)
@@ -85,6 +87,14 @@ def build(spec: ModelSpec, load: Load) -> Part:
     return tree
 
 
+def _blind(load: Load) -> None:
+    """Errors: Refused for pictures and sounds that a model has eyes and ears for, which are weighed alone."""
+    if pictures_inside(load):
+        raise Refused("images", "0: how this model sees is not described, its eyes are weighed alone", load.images)
+    if sounds_inside(load):
+        raise Refused("source_seq", "none: what this model hears in a text is not described", load.source)
+
+
 def _patcher(t: Trace, tower: Tower, spec: ModelSpec, load: Load) -> None:
     """What says where patches end: it runs over all tokens, and nothing of it is trained."""
     frozen, t.frozen = t.frozen, True
@@ -103,7 +113,9 @@ def _idle(t: Trace, spec: ModelSpec, load: Load) -> None:
             nothing = replace(load, batch=0, seq=steps, source=steps, context=0, decode=True)
             _tower(t, spec.speech_encoder, spec.d_model, spec.vocab_size, nothing)
         if spec.speech is not None:
-            speech(t, spec.speech, spec.d_model)
+            idle(t, "speech", spec.speech.weights(spec.d_model), spec.d_model)
+        if spec.eyes is not None:
+            idle(t, "eyes", spec.eyes.weights(), spec.d_model)
     t.frozen = frozen
 
 

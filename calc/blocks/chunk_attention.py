@@ -28,7 +28,8 @@ def chunk_attention(t: Trace, spec: ChunkAttention, x: Tensor, load: Load, aroun
     laid = _Laid(spec, load)
     q, k, v = (t.linear(f"{name}_proj", x, laid.width) for name in "qkv")
     q = _tempered(t, spec, q)
-    sinusoids = constant(t, spec.distances, x.width)
+    # Nothing runs where no sequence passes.
+    sinusoids = constant(t, 0 if is_exactly(load.batch, 0) else spec.distances, x.width)
     vectors = t.linear("pos_proj", sinusoids, laid.width, of="positional", split="none", inside=False)
     return t.linear("o_proj", _core(t, spec, laid, (q, k, v, vectors)), x.width)
 

@@ -20,7 +20,7 @@ from calc.spec.delta_net import DeltaNet
 from calc.spec.denoising import Conditioning, Denoised, Denoising, Latents
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import Node
-from calc.spec.fronts import Embedding
+from calc.spec.fronts import Embedding, Markers
 from calc.spec.funnel import FunnelAttention, Halved
 from calc.spec.gated_bias import GatedBias
 from calc.spec.gated_convolution import GatedConvolution
@@ -31,6 +31,7 @@ from calc.spec.layer_stack import Stack
 from calc.spec.layers import LayerGroup, Mtp, Placement
 from calc.spec.linear_attention import LinearAttention
 from calc.spec.mixers import Branch, Parallel
+from calc.spec.mobile_net import MobileNet, MobileStage
 from calc.spec.model import Adapter, ModelSpec, Tower
 from calc.spec.ngrams import NGrams
 from calc.spec.page import BoxBuckets, Boxes, PageAttention, Picture
@@ -109,10 +110,13 @@ __all__ = [
     "Lora",
     "Mamba",
     "Mamba2",
+    "Markers",
     "MaskDecoder",
     "Merge",
     "Mla",
     "Mlp",
+    "MobileNet",
+    "MobileStage",
     "ModelSpec",
     "Moe",
     "Mtp",

@@ -14,6 +14,27 @@ from calc.spec.page import Boxes, Picture
 from calc.spec.positions import Sinusoid
 
 
+class Markers(Node):
+    """Rows of a table of their own for tokens that stand for pictures or sounds, normed, projected to d_model and
+    normed again without a weight, in place of the main table's vectors (Gemma 3n). Every token passes them: the others
+    take the last row, whose result is not read. The weight of a norm of what a tower gives is there too, and not read.
+
+    first: number of the first such token. end: of the first one behind them; None: all from the first one on.
+    """
+
+    symbols: ClassVar[dict[str, str]] = {"n_rows": "n_markers", "width": "d_marker"}
+    name: Literal["pictures", "sounds"]
+    n_rows: Dim
+    width: Dim
+    norm: Norm = Norm()
+    first: int = Field(ge=0)
+    end: int | None = Field(default=None, ge=0)
+
+    def group(self, outer: str) -> str:
+        """Its own name, which tells its sizes from others'."""
+        return f"{outer}_{self.name}" if outer else self.name
+
+
 class Embedding(Node):
     """Token embedding and what is added to it.
 
@@ -37,7 +58,7 @@ class Embedding(Node):
     wide: the stream of the layers is in fp32 whatever the model is in, and norms read it in the model's format (ZAYA1).
     own_token: the number of a token that has a learned vector of its own in place of the table's, which scale leaves as
         it is (T5Gemma 2's end of a picture); beside `shared` it is the main stack's too.
-    hashes: as it says there (BLT).
+    hashes: as it says there (BLT). markers: as it says there, one after the other.
     """
 
     symbols: ClassVar[dict[str, str]] = {"multiple": "fill_multiple"}
@@ -64,6 +85,15 @@ class Embedding(Node):
     weighed: bool = False
     hashes: Hashes | None = None
     wide: bool = False
+    markers: tuple[Markers, ...] = ()
+
+    @model_validator(mode="after")
+    def _marked(self) -> Self:
+        if self.markers and (self.d_embed is not None or self.shared or self.n_positions is not None):
+            raise Refused("markers", "none, but beside a table of the model's width with nothing added", "some")
+        if len({each.name for each in self.markers}) != len(self.markers):
+            raise Refused("markers", "each for tokens of its own", ", ".join(each.name for each in self.markers))
+        return self
 
     @model_validator(mode="after")
     def _whole_pages(self) -> Self:

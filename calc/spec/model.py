@@ -19,6 +19,7 @@ from calc.spec.heads import Head
 from calc.spec.layer_stack import Stack
 from calc.spec.layers import LayerGroup, Mtp
 from calc.spec.mixers import kind_or
+from calc.spec.mobile_net import MobileNet
 from calc.spec.patches import Patches
 from calc.spec.projector import Projector
 from calc.spec.restored import Restored
@@ -109,7 +110,8 @@ class ModelSpec(Stack):
     vectors take the places of tokens; the latter reads each sequence's sound in windows of its front's n_frames.
     patcher: reads the tokens ahead of all else, to say where patches of them end, and is not trained (BLT).
     speech_encoder: hears in place of the encoder, and does not run where text is read; speech: as it says there (both
-    SeamlessM4T).
+    SeamlessM4T). eyes: as it says there; beside them it may have a speech_encoder without an encoder (Gemma 3n, whose
+    passes are of text).
     contrast: what compares the vectors of texts with those of pictures. mtp: modules for further tokens, which only a
     Load that asks counts. shipped: how its checkpoint is published, where its matrices are packed; nothing else depends
     on it.
@@ -127,6 +129,7 @@ class ModelSpec(Stack):
     patcher: Tower | None = None
     speech_encoder: Tower | None = None
     speech: Speech | None = None
+    eyes: MobileNet | None = None
     contrast: Contrast | None = None
     adapter: Adapter | None = None
     mtp: Mtp | None = None
@@ -145,7 +148,11 @@ class ModelSpec(Stack):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
         if self.patcher is not None and all(group.patched is None for group in self.layers):
             raise Refused("patcher", "none, unless tokens become patches", "some")
-        if self.speech_encoder is not None and not isinstance(getattr(self.encoder, "embedding", None), Embedding):
+        if (
+            self.eyes is None
+            and self.speech_encoder is not None
+            and not isinstance(getattr(self.encoder, "embedding", None), Embedding)
+        ):
             raise Refused("speech_encoder", "none, but in place of an encoder of text that is there too", "one")
         if self.encoder is None and any(group.cross or _merged(group) for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Head, Projection
+from calc.spec import Embedding, Head, Markers, Projection
 from reference_models.blocks.byte_patches import HashTables
 from reference_models.blocks.linear import ACTIVATIONS, BlockScale, NormLayer, scaled, softcap
 from reference_models.blocks.page import add_box_tables, box_vectors, boxes_of_patches
@@ -20,7 +20,7 @@ from reference_models.support import supported
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
     *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
-    *("boxes", "picture", "own_token", "weighed", "hashes", "wide"),
+    *("boxes", "picture", "own_token", "weighed", "hashes", "wide", "markers"),
 )
 HEAD = (
     *("tied", "bias", "n_logits", "own_width", "transform", "transform_bias", "activation", "scale", "softcap"),
@@ -47,6 +47,28 @@ PROJECTION = (
 """Fields of the specs that are computed here."""
 
 
+class Marked(nn.Module):
+    """Vectors of tokens that stand for pictures or sounds, in place of the main table's."""
+
+    def __init__(self, spec: Markers, d_model: int) -> None:
+        super().__init__()
+        supported(spec, "name", "n_rows", "width", "norm", "first", "end")
+        self.spec = spec
+        self.token = _table(spec.n_rows, spec.width)
+        self.norm, self.soft_norm = NormLayer(spec.norm, (spec.width,)), NormLayer(spec.norm, (spec.width,))
+        self.soft_norm.requires_grad_(False)
+        self.project = nn.Linear(spec.width, d_model, bias=False)
+        self.post_norm = NormLayer(spec.norm.model_copy(update={"affine": False}), (d_model,))
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, d_model] and tokens [batch, seq] -> the shape of x."""
+        first, end = self.spec.first, self.spec.end
+        there = tokens >= first if end is None else (tokens >= first) & (tokens < end)
+        numbers = torch.where(there, tokens, first + self.spec.n_rows - 1) - first
+        made = self.post_norm(self.project(self.norm(self.token(numbers))))
+        return torch.where(there[..., None], made.to(x.dtype), x)
+
+
 class TokenEmbedding(nn.Module):
     """Tokens [batch, seq] -> vectors [batch, seq, d_model], with positions and segments where the spec has them."""
 
@@ -58,6 +80,8 @@ class TokenEmbedding(nn.Module):
         self.token = _table(vocab_size or 0, width)
         if spec.weighed:
             self.weighed = BlockScale(width, shifted=True)
+        for each in spec.markers:
+            self.add_module(each.name, Marked(each, d_model))
         if spec.hashes is not None:
             self.hash = HashTables(spec.hashes, width)
         if spec.own_token is not None:
@@ -92,6 +116,8 @@ class TokenEmbedding(nn.Module):
         x = scaled(x if self.spec.hashes is None else x + self.hash(tokens), self.spec.scale)
         if self.spec.weighed:
             x = self.weighed(x)
+        for each in self.spec.markers:
+            x = self.get_submodule(each.name)(x, tokens)
         if self.spec.own_token is not None:
             x = torch.where((tokens == self.spec.own_token)[..., None], self.own.get_parameter("weight"), x)
         if self.spec.d_embed is not None and self.spec.project == "tokens":

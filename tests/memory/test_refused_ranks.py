@@ -22,6 +22,7 @@ from tests.architectures.cases_vision import FULL, GEMMA4_TEXT, SLIDING
 from tests.saved.test_readings import CONFIGS
 
 FIELDS = ("tp", "pp", "cp")
+SENSES: dict[str, Any] = {"audio_config": {}, "vision_config": {}}
 SPEECH = {"architectures": ["SeamlessM4Tv2ForSpeechToText"]}
 GEMMA4_LENT = {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 2, "layer_types": [SLIDING, FULL] * 3}
 MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
@@ -38,6 +39,10 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
     "Doge": (from_config({"model_type": "doge", **CONFIGS["doge"]}), ("tp", "cp")),
     "PatchTST": (from_config({"model_type": "patchtst"}), ("tp", "cp")),
     "ZAYA1": (from_config({"model_type": "zaya", **CONFIGS["zaya"]}), FIELDS),
+    "Gemma 3n with ears": (
+        from_config({"model_type": "gemma3n", "text_config": RECENT["gemma3n_text"][0]} | SENSES),
+        FIELDS,
+    ),
     "Gemma 3n's ears": (from_config({"model_type": "gemma3n_audio"}), FIELDS),
     "Funnel Transformer": (from_config({"model_type": "funnel"}), FIELDS),
     "BLT": (from_config({"model_type": "blt", **BLT}), FIELDS),
@@ -64,6 +69,7 @@ MODELS: dict[str, tuple[ModelSpec, tuple[str, ...]]] = {
 KINDS = {
     **dict.fromkeys(("DiT", "Stable Diffusion 3", "FLUX.1"), "denoisers"),
     **dict.fromkeys(("T5Gemma 2", "SeamlessM4T"), "encoder-decoders"),
+    "Gemma 3n with ears": "Gemma 3n's ears",
 }
 """Model -> what the documents call models like it, where they do not name it."""
 

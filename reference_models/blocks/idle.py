@@ -1,21 +1,19 @@
-"""What makes speech of a text, of which a pass that writes text runs nothing: weights, by their names."""
+"""What speaks or sees beside a model, of which a pass of text runs nothing: weights, by their names."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
-from calc.spec import Speech
-from reference_models.support import supported
 
-
-class SpeechWeights(nn.Module):
+class IdleWeights(nn.Module):
     """Each weight where its path says; no gradient comes to any."""
 
-    def __init__(self, spec: Speech, d_model: int) -> None:
+    def __init__(self, named: Iterable[tuple[str, tuple[int, ...]]]) -> None:
         super().__init__()
-        supported(spec, "units", "vocoder")
-        for path, shape in spec.weights(d_model):
+        for path, shape in named:
             *outer, name = path.split(".")
             at: nn.Module = self
             for each in outer:
