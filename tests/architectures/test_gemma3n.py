@@ -100,15 +100,6 @@ def test_every_weight(theirs: Any) -> None:
     assert compare(text, ours, "gemma3n_text") == {}
 
 
-def test_eyes_are_those_of_timm() -> None:
-    timm = pytest.importorskip("timm", reason="timm, which needs torchvision, is no part of the development extra")
-    with torch.device("meta"):
-        model = timm.create_model("mobilenetv5_300m_enc", num_classes=0, pretrained=False)
-    eyes = of().eyes
-    assert eyes is not None
-    assert dict(eyes.weights()) == {path: tuple(p.shape) for path, p in model.named_parameters()}
-
-
 def test_a_pass_of_text(theirs: Any) -> None:
     spec, load, given = of(), Load(batch=BATCH, seq=SEQ), tokens()
     assert forward(spec, load).total == count(lambda: theirs(given))

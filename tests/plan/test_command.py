@@ -111,7 +111,7 @@ def test_a_batch_that_no_plan_divides_says_which_one_would(run: Run) -> None:
 
 
 def test_a_size_that_no_plan_has_is_named_with_those_that_there_are(run: Run) -> None:
-    status, out, err = run("plan", *SMALL, "--fix", "tp=3")
+    status, out, err = run("plan", "gpt2", *ASKED, "--at-most", "batch=4", "--at-most", "cp=2", "--fix", "tp=3")
     assert (status, out) == (1, "")
     assert err.splitlines()[-1] == "error: no plan has tp 3: with the rest as asked it can be 1, 2, 4, 8"
     status, _, err = run("plan", *SMALL, "--cluster", "dgx-h10")
