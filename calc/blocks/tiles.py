@@ -154,5 +154,8 @@ def _mask(t: Trace, batch: Size, length: Size) -> None:
     """A product of what fills up with itself, laid down once for all layers."""
     fill = t.constant(batch * length, 1)
     shape, flops = Matmul(length, length, 1, batch, weighed=False), 2 * batch * length * length
-    keeps = {"keeps": lambda tape, a, b: Storage(batch * length * length, tape.settings.stream, False, "none")}
-    product(t, "mask", fill, fill, batch * length, length, shape, flops, split="none", of="other", **keeps)
+
+    def keeps(tape: Tape, a: Storage, b: Storage) -> Storage:
+        return Storage(batch * length * length, tape.settings.stream, False, "none")
+
+    product(t, "mask", fill, fill, batch * length, length, shape, flops, split="none", of="other", keeps=keeps)
