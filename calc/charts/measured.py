@@ -117,7 +117,7 @@ def ratios(cases: Sequence[Case], by_kind: bool = True, own: str = "") -> vega.C
         ),
         vega.layer(line, {"type": "line", "strokeDash": [5, 3], "color": grey, "strokeWidth": 1.5}, x=x, y=y),
         points,
-        height=410,
+        height=390,
     )
 
 

@@ -41,12 +41,19 @@ def numbers(frame: DataFrame, column: str, where: str, least: float = 1.0, most:
     return found
 
 
+NOTHING = 1e-30
+"""Seconds: in the place of a bound that is none."""
+
+
 def not_in_seconds(seconds: Any, least: Any, where: str) -> None:
     """Errors: Refused for times that were read as milliseconds and half of which, and more, no device of these limits
-    comes near to, but would as seconds. seconds: as read. least: of the device."""
+    comes near to, but would as seconds. seconds: as read. least: of the device, 0 where nothing bounds it."""
     import numpy as np
 
-    if len(seconds) and np.median(seconds / least) < NEAR and np.median(1e3 * seconds / least) >= 1:
+    if not len(seconds):
+        return
+    near = np.median(seconds / np.maximum(least, NOTHING))
+    if near < NEAR and 1e3 * near >= 1:
         found = f"what must be seconds: as milliseconds, half are over {1 / NEAR:g} times faster than the device can be"
         raise Refused(f"{where}: times", "milliseconds", found)
 
