@@ -70,7 +70,9 @@ def _ask_experts(kernel: Kernel, speed: Speed) -> Choice | None:
     known = [each for each in (name, f"{name}_block") if each in speed.experts]
     if not known:
         return None
-    name = min(known, key=lambda each: float(speed.experts[each].seconds(*question)))
+    name = known[0]
+    if len(known) > 1:
+        name = min(known, key=lambda each: float(speed.experts[each].seconds(*question)))
     return Choice(("experts", name), speed.experts[name], question, "experts", 1 / one.products)
 
 
