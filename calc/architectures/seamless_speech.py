@@ -7,6 +7,7 @@ from typing import Any, Literal
 from calc.architectures.common import LAYER_NORM, activation
 from calc.architectures.config import Config
 from calc.architectures.vit import layer_norm
+from calc.architectures.wav2vec2_bert import shortened_layers
 from calc.errors import Refused
 from calc.spec import (
     Attention,
@@ -104,7 +105,4 @@ def _adapter(cfg: Config, d_model: int, channel: Mlp) -> tuple[LayerGroup, ...]:
         padding=stride // 2,
         attention=_attention(cfg, d_model),
     )
-    return tuple(
-        LayerGroup(name=f"adapter{i}", count=1, shortened=shorter, channel=channel, norm=LAYER_NORM)
-        for i in range(1, cfg.size("num_adapter_layers", absent=1, limit=64) + 1)
-    )
+    return shortened_layers(cfg, shorter, channel, LAYER_NORM)

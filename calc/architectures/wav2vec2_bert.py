@@ -81,8 +81,13 @@ def _adapter(cfg: Config, norm: Norm, *, adapts: bool) -> tuple[LayerGroup, ...]
         raise Refused(f"{cfg.where}adapter_kernel_size", f"at most {most}, so that something is left of a step", kernel)
     shorter = Shortened(kernel=kernel, stride=stride, padding=stride // 2, attention=attention(cfg, "none"))
     channel = Mlp(d_ff=d_ff, bias=True, activation=activation(cfg, "adapter_act", absent="relu"))
-    layers = tuple(
+    layers = shortened_layers(cfg, shorter, channel, norm)
+    return (half, *layers) if between else layers
+
+
+def shortened_layers(cfg: Config, shorter: Shortened, channel: Mlp, norm: Norm) -> tuple[LayerGroup, ...]:
+    """An adapter's layers one behind another, of ever fewer steps; `num_adapter_layers` of them."""
+    return tuple(
         LayerGroup(name=f"adapter{i}", count=1, shortened=shorter, channel=channel, norm=norm)
         for i in range(1, cfg.size("num_adapter_layers", absent=1, limit=64) + 1)
     )
-    return (half, *layers) if between else layers
