@@ -142,20 +142,26 @@ class Model(StackOfLayers):
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
         heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
-        if self.spec.pyramid is not None:
-            heads |= self.pyramid(inner.ends)
-        if self.spec.neck is not None:
-            heads["map"] = self.neck(x, inner.grid)
-        if self.spec.mask_decoder is not None:
-            read = [(heads["map"], inner.grid)] if self.spec.pyramid is None else []
-            read = read or [(heads[f"map{i}"], inner.ends[i][1]) for i in range(3)]
-            heads |= self.mask_decoder(read, prompt, inner)
+        heads |= self._of_pictures(x, inner, prompt)
         if self.spec.pool is not None:
             heads["pool"] = self.pool(x, inner)
         if self.whole.contrast is not None and seen is not None:
             similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
         ahead = [] if cache is not None else self._further(first, x, inner)
         return Output(logits, x, heads, inner, seen, deep, step.encoded, similarity, ahead, heard)
+
+    def _of_pictures(self, x: Tensor, step: Step, prompt: Prompt | None) -> dict[str, Tensor]:
+        """Maps of the picture x [batch, n, d_model] behind the layers, and the masks of what a prompt says."""
+        found: dict[str, Tensor] = {}
+        if self.spec.pyramid is not None:
+            found |= self.pyramid(step.ends)
+        if self.spec.neck is not None:
+            found["map"] = self.neck(x, step.grid)
+        if self.spec.mask_decoder is not None:
+            read = [(found["map"], step.grid)] if self.spec.pyramid is None else []
+            read = read or [(found[f"map{i}"], step.ends[i][1]) for i in range(3)]
+            found |= self.mask_decoder(read, prompt, step)
+        return found
 
     def _run(self, x: Tensor, step: Step, cache: Cache | None) -> Tensor:
         """x [batch, n, d_model] through all layers and what stands behind them."""

@@ -86,6 +86,16 @@ def stack(
         x = widened(t, x)
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
+    x, load = _behind_layers(t, spec, x, load, around)
+    if getattr(spec.embedding, "multiple", None) is not None:
+        load = replace(load, seq=tokens)
+        x = t.joined(x, rows=load.tokens, width=x.width)
+    x = _dropped(t, spec, x, ("both",))
+    return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
+
+
+def _behind_layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:
+    """What makes maps, masks and fewer or wider vectors of those that leave the last layer, and the final norm."""
     if spec.every is not None:
         x, load = thinned(t, spec.every, x, load)
     maps: list[Map] = []
@@ -109,11 +119,7 @@ def stack(
         unread(t, spec, spec.unread, x, load, around)
     elif spec.final_norm is not None:
         x = t.norm("final_norm", spec.final_norm, x)
-    if getattr(spec.embedding, "multiple", None) is not None:
-        load = replace(load, seq=tokens)
-        x = t.joined(x, rows=load.tokens, width=x.width)
-    x = _dropped(t, spec, x, ("both",))
-    return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
+    return x, load
 
 
 def _surroundings(
