@@ -101,6 +101,29 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
     if model_type == "mllama":
         pictures = tiles(config.vision_config, "cpu", BATCH)
         return {"input_ids": tokens} | pictures, Load(batch=BATCH, seq=SEQ)
+    if (heard := _sounds(model_type, config, tokens)) is not None:
+        return heard
+    if model_type == "patchtst":
+        values = torch.rand(BATCH, config.context_length, config.num_input_channels)
+        return {"past_values": values}, Load(batch=BATCH * config.num_input_channels)
+    if model_type == "audio-spectrogram-transformer":
+        return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
+    if model_type == "detr":
+        return {"pixel_values": torch.rand(BATCH, 3, *PIXELS)}, Load(batch=BATCH, image=PIXELS)
+    given: dict[str, Any] = {}
+    if model_type in ("sam", "sam2"):
+        side = config.prompt_encoder_config.image_size
+        kinds = torch.arange(BATCH).reshape(BATCH, 1, 1) % 2
+        given = {"input_points": torch.rand(BATCH, 1, 1, 2) * side, "input_labels": kinds}
+        config = config.vision_config
+    config = getattr(config, "backbone_config", config)
+    sides = config.image_size
+    sides = (sides, sides) if isinstance(sides, int) else sides
+    return given | {"pixel_values": torch.rand(BATCH, config.num_channels, *sides)}, Load(batch=BATCH)
+
+
+def _sounds(model_type: str, config: Any, tokens: Any) -> tuple[dict[str, Any], Load] | None:
+    """What `inputs` gives for models that hear; None for others."""
     if model_type == "speech_to_text":
         mel = torch.rand(BATCH, 61, config.input_feat_per_channel * config.input_channels)
         return {"input_features": mel, "decoder_input_ids": tokens}, Load(batch=BATCH, seq=SEQ, source=61)
@@ -119,23 +142,7 @@ def inputs(model_type: str, config: Any) -> tuple[dict[str, Any], Load]:
         return {"input_features": mel}, Load(batch=BATCH, source=FRAMES)
     if model_type.startswith(SPEAKING):
         return {"input_values": torch.rand(BATCH, SAMPLES)}, Load(batch=BATCH, source=SAMPLES)
-    if model_type == "patchtst":
-        values = torch.rand(BATCH, config.context_length, config.num_input_channels)
-        return {"past_values": values}, Load(batch=BATCH * config.num_input_channels)
-    if model_type == "audio-spectrogram-transformer":
-        return {"input_values": torch.rand(BATCH, config.max_length, config.num_mel_bins)}, Load(batch=BATCH)
-    if model_type == "detr":
-        return {"pixel_values": torch.rand(BATCH, 3, *PIXELS)}, Load(batch=BATCH, image=PIXELS)
-    given: dict[str, Any] = {}
-    if model_type in ("sam", "sam2"):
-        side = config.prompt_encoder_config.image_size
-        kinds = torch.arange(BATCH).reshape(BATCH, 1, 1) % 2
-        given = {"input_points": torch.rand(BATCH, 1, 1, 2) * side, "input_labels": kinds}
-        config = config.vision_config
-    config = getattr(config, "backbone_config", config)
-    sides = config.image_size
-    sides = (sides, sides) if isinstance(sides, int) else sides
-    return given | {"pixel_values": torch.rand(BATCH, config.num_channels, *sides)}, Load(batch=BATCH)
+    return None
 
 
 def run(model: Any, given: dict[str, Any]) -> Any:

@@ -353,3 +353,11 @@ def test_what_stands_on_the_host(run: Run) -> None:
     assert "optimizer on the host, 0.5 of it" in " ".join(shown.split())
     _, _, err = run("memory", *asked, "none", "--offload-fraction", "0.5")
     assert err == "note: --offload-fraction changes nothing without --offload optimizer\n"
+
+
+def test_gradients_held_twice_are_said_of_pytorch_s_ddp_alone(run: Run) -> None:
+    """Megatron-Core's products add to the buffers that are summed."""
+    said = "PyTorch's DDP holds gradients twice"
+    asked = ("gpt2", "--dp", "2")
+    assert said in run("memory", *asked)[2]
+    assert said not in run("memory", *asked, "--stack", "megatron-core")[2]
