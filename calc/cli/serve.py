@@ -9,6 +9,7 @@ import click
 
 from calc.cli import options
 from calc.cli.guessing import guessing
+from calc.cli.run_options import given as said
 from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
 from calc.output.notes import warn_beyond
@@ -23,9 +24,18 @@ from calc.spec import ModelSpec
 from calc.units import parse_price
 
 OPEN_REQUESTS = 1000
+BURSTIEST = 0.001
+"""Of --burstiness: requests come in thousands at once."""
 APART = ("prefill", "decode")
 TOGETHER = ("tp", "pp", "ep", "moe_tp", "attention_dp")
 """How a server that both reads prompts and makes answers is laid out."""
+
+IDLE = {
+    "trace": ("input_", "output", "spread", "burstiness", "seed"),
+    "concurrency": ("burstiness",),
+}
+"""What says who comes -> what changes nothing beside it: a trace has lengths and times of its own, and who waits for an
+answer comes at no rate."""
 
 COUNT = options.Tokens()
 
@@ -91,6 +101,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
           --dtype q8_0 --input 512 --output 99 --rate 0.1
     """
     service, decode = _services(model, given)
+    _check_heard(given)
     if given["spread"] is None:
         given["spread"] = service.engine.scatter
     workload = _workload(given)
@@ -156,6 +167,13 @@ def _check_apart(given: dict[str, Any], *, apart: bool) -> None:
             raise Refused(f"--{name.replace('_', '-')}", f"1 {beside}", given[name])
 
 
+def _check_heard(given: dict[str, Any]) -> None:
+    """Errors: Refused for an option that was said and changes nothing beside what says who comes."""
+    idle = [(load, name) for load, names in IDLE.items() if given[load] is not None for name in names if said(name)]
+    for load, name in idle:
+        raise Refused(f"--{name.rstrip('_')}", f"none beside --{load}, in which it changes nothing", given[name])
+
+
 def _workload(given: dict[str, Any]) -> Workload:
     """What clients do. Errors: Refused where it is not said in exactly one way."""
     named = [name for name in ("concurrency", "rate", "trace") if given[name] is not None]
@@ -174,7 +192,7 @@ def _workload(given: dict[str, Any]) -> Workload:
         return closed_loop(given["concurrency"], *lengths, count, given["spread"], given["seed"])
     if not 0 < given["rate"] < 1e6:
         raise Refused("--rate", "requests a second above 0, below a million", given["rate"])
-    if not given["burstiness"] > 0:
-        raise Refused("--burstiness", "a number above 0", given["burstiness"])
+    if not given["burstiness"] >= BURSTIEST:
+        raise Refused("--burstiness", f"a number from {BURSTIEST}", given["burstiness"])
     count = given["requests"] or OPEN_REQUESTS
     return open_loop(given["rate"], *lengths, count, given["spread"], given["seed"], given["burstiness"])

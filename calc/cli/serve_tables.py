@@ -115,6 +115,9 @@ def _run(
     }
     for name in ("concurrency", "rate", "spread", "seed", "guess", "acceptance"):
         found[name] = given[name]
+    if given["trace"] is not None:
+        found |= {"spread": None, "seed": None}
+    found["guess_cost"] = (decode or service).guessing.share if given["guess"] is not None else None
     found["trace"] = None if given["trace"] is None else str(given["trace"])
     return found
 
@@ -157,11 +160,11 @@ def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, A
     spreads = [(name, *("–" if each is None else duration(each) for each in record[name].values())) for name in SPREADS]
     note = DEFINITIONS.replace("; ", "\n")
     facts = [
-        ("output", f"{report.output:,.0f} tokens/s, {record['throughput']['output_per_gpu']:,.0f} a GPU"),
-        ("input and output", f"{report.total:,.0f} tokens/s"),
+        ("output", f"{_speed(report.output)} tokens/s, {_speed(record['throughput']['output_per_gpu'])} a GPU"),
+        ("input and output", f"{_speed(report.total)} tokens/s"),
         ("requests", f"{report.requests_per_second:,.4g}/s of at most {found.capacity:,.4g}/s"),
-        ("users", f"{report.concurrency:,.1f} at once{', some of them waiting' * found.saturated}"),
-        ("cache", f"{report.cache_use:.0%} used at most, {report.hit_rate:.0%} of prompts' tokens found in it"),
+        ("users", f"{_speed(report.concurrency, 1)} at once{', some of them waiting' * found.saturated}"),
+        ("cache", _held(record["cache"])),
         ("rests on", record["rests_on"]),
         ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
         *_priced(record["cost"]),
@@ -179,8 +182,10 @@ LAID = ("tp", "pp", "attention_dp", "ep", "replicas")
 
 
 def _said(run: Mapping[str, Any]) -> str:
-    """How a run is laid out, in words; where prompts and answers have GPUs of their own, of both."""
+    """How a run is laid out and what guesses ahead, in words; where prompts and answers stand apart, of both."""
     formats = f"dtype {run['dtype']}, cache_dtype {run['cache_dtype']}"
+    if run["guess"] is not None:
+        formats += f", guess {run['guess']}, acceptance {run['acceptance']:g}, guess_cost {run['guess_cost']:.3g}"
     if "decode" not in run:
         return f"{_words(run)}, {formats}"
     return f"prefill {_words(run['prefill'])}; decode {_words(run['decode'])}; {formats}"
@@ -194,9 +199,22 @@ def _longest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda part: -part[1])[:5]
 
 
+def _speed(value: float, digits: int = 0) -> str:
+    """A number with so many digits behind the point, or of less than ten in three that tell."""
+    return f"{value:,.{digits}f}" if value >= 10 else f"{value:.3g}"
+
+
+def _held(cache: Mapping[str, float]) -> str:
+    """What the cache is and what is found in it; a million of blocks and more is as good as any number of tokens."""
+    size = f"{cache['tokens']:,} tokens, {binary(int(cache['bytes_per_gpu']))} a GPU"
+    return f"{cache['most_used']:.0%} used at most of {size}; {cache['hit_rate']:.0%} of prompts' tokens found in it"
+
+
 def _interval_row(name: str, interval: Mapping[str, float]) -> tuple[str, str]:
     low, high = interval["low"], interval["high"]
-    shown = f"{low:,.0f} to {high:,.0f} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
+    shown = (
+        f"{_speed(low)} to {_speed(high)} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
+    )
     return f"{interval['level']:.0%} of mean {name}", shown
 
 

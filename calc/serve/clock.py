@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calc.serve.rank import Rank
-from calc.serve.step import Rates, StepLoad, step_time
+from calc.serve.step import Rates, StepLoad, bound, longer, step_time, waiting_of
 from calc.serve.work import lengths
 
 
@@ -35,11 +36,24 @@ class Piece:
     last: bool
 
 
+class Plain(NamedTuple):
+    """A step without prompts of so many sequences, but for what depends on their contexts: seconds of the device
+    without attention, of the host for the step, and of the host for its sequences while the device works. own:
+    sequences of one rank of attention."""
+
+    device: float
+    host: float
+    waiting: float
+    own: float
+
+
 class StepClock:
-    """Seconds of steps of one server. drafted: tokens that each sequence runs a step, where something guesses ahead."""
+    """Seconds of steps of one server. drafted: tokens that each sequence runs a step, where something guesses ahead.
+    plain: what is the same of steps of as many sequences."""
 
     def __init__(self, rank: Rank, rates: Rates, drafted: float = 1.0) -> None:
         self.rank, self.rates, self.drafted = rank, rates, drafted
+        self.plain: dict[int, Plain] = {}
         self.cache = Line(rank.decode_bytes.tolist())
         self.decoding = Line(rank.decode_flops.tolist())
         self.prompts = Line(rank.prompt_flops.tolist())
@@ -47,6 +61,8 @@ class StepClock:
     def seconds(self, decoding: int, context: float, pieces: Sequence[Piece] = ()) -> float:
         """Of a step with so many sequences that decode, `context` tokens in the cache of each in the mean, and pieces
         of prompts; all of them spread evenly over ranks of attention."""
+        if decoding and not pieces and not self.rank.drafting:
+            return self._plain_seconds(decoding, context)
         ranks = self.rank.dp
         own = max(decoding / ranks, 1.0) if decoding else 0.0
         tokens, flops, sampled = 0, 0.0, 0
@@ -66,3 +82,21 @@ class StepClock:
             self.drafted,
         )
         return step_time(self.rank, load, self.rates).total
+
+    def _plain_seconds(self, decoding: int, context: float) -> float:
+        """What `step_time` says of a step without prompts and guesses, which most are: the host of its sequences works
+        beside the device, and only attention depends on their contexts."""
+        found = self.plain.get(decoding)
+        if found is None:
+            found = self.plain[decoding] = self._plain(decoding)
+        rank, rates, own = self.rank, self.rates, found.own
+        flops, moved = own * self.drafted * self.decoding(context), own * self.cache(context)
+        attention = bound(flops / rank.pp, moved / rank.pp, rates.decoding, rates.cache)
+        return found.host + longer(found.device + attention, found.waiting)
+
+    def _plain(self, decoding: int) -> Plain:
+        own = max(decoding / self.rank.dp, 1.0)
+        load = StepLoad(own, 0.0, 0.0, 0.0, 0.0, own * self.drafted, self.drafted)
+        parts, waiting = step_time(self.rank, load, self.rates), waiting_of(self.rank, load, self.rates)
+        device = parts.total - parts.host
+        return Plain(device, parts.host - (longer(device, waiting) - device), waiting, own)

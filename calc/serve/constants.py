@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
 from calc.spec.run.engines import engine_named, engine_names
 
@@ -59,7 +60,9 @@ class Fitted(NamedTuple):
     known: Constants
 
     def of(self, name: str, *kinds: str) -> float:
-        """The constant `name` for all of these kinds together."""
+        """The constant `name` for all of these kinds together. Errors: Refused for one that the constants lack."""
+        if name not in self.known:
+            raise Refused("constants", f"one of {name}", f"none among {', '.join(self.known)[:60]} …")
         value = self.known[name]
         for kind in kinds:
             value *= of_kind(self.known, f"{name}.{kind}")

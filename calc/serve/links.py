@@ -44,7 +44,7 @@ def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: float) -> 
     joined = domain_of(device)
     if ranks <= joined:
         near = _within(device, fitted, linked, "--tp", ranks)
-        return near._replace(begins=near.begins * (1 + fitted.known["ranks"] * (ranks - 1)))
+        return near._replace(begins=near.begins * (1 + fitted.of("ranks") * (ranks - 1)))
     each = max(some for some in range(1, joined + 1) if ranks % some == 0)
     card = _beyond(device, fitted, linked).bandwidth * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
     fast = _within(device, fitted, linked, "--tp", ranks).bandwidth if each > 1 else math.inf
@@ -91,4 +91,4 @@ def _within(device: Device, fitted: Fitted, linked: float, option: str, found: i
 def _beyond(device: Device, fitted: Fitted, linked: float) -> Way:
     """By one GPU's adapter, beyond the fast links' domain."""
     begins = linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
-    return Way(adapter(device.name) * fitted.share("network"), begins * fitted.known["beyond"])
+    return Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))

@@ -79,15 +79,11 @@ class Pages:
         """Pages that the steps after `now` take."""
         rules, each = self.rules, self.rules.accepted
         if each == 1.0:
-            size = rules.block
-            if size == 1:
-                return steps * len(decoding)
-            # Tokens of a sequence are its phase and the step, but for whole pages.
-            return sum(
-                count * (-((-phase - now - steps) // size) + (-phase - now) // size)
-                for phase, count in enumerate(self.phases)
-                if count
-            )
+            # Tokens of a sequence are its phase and the step, but for whole pages: a step begins a page of those of
+            # one phase, and as many steps as a page has tokens one of everybody's.
+            size, phases = rules.block, self.phases
+            whole, rest = divmod(steps, size)
+            return whole * len(decoding) + sum([phases[-each % size] for each in range(now, now + rest)])
         return sum(
             rules.pages(one.tokens(now + steps, each)) - rules.pages(one.tokens(now, each)) for _, _, one in decoding
         )

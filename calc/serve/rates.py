@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of, of_kind
+from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of
 from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
 from calc.serve.links import between_ranks, between_stages
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
-from calc.spec.run.engines import engine_named
+from calc.spec.run.engines import Engine, engine_named
 
 
 def rates_of(
@@ -28,7 +28,7 @@ def rates_of(
 
     ranks: that sums cross, the GPUs of a sequence. latent: whether attention is over latents. given: constants in place
     of the shipped ones. stages: of a pipeline. groups: of so many ranks in each stage.
-    Errors: Refused for a device of which peaks or links are not known.
+    Errors: Refused for a device of which peaks or links are not known, and for constants that lack one.
     """
     known, rules = constants_of(engine) if given is None else given, engine_named(engine)
     fitted = Fitted(known)
@@ -49,12 +49,12 @@ def rates_of(
         kernels = ExpertKernels(4 * kernel, streaming, dense)
     else:
         kernels = expert_kernels(family, engine, kind_of(form.of_kernels, running))
-    narrows = "quantise" in known and not widened and form.bits < 16
+    narrows = not widened and form.bits < 16
     return Rates(
         narrow=narrow * dense,
         wide=wide * fitted.share("computing", "bf16", family, engine),
         grouped=narrow * min(kernels.compute * fitted.of("grouped", running), dense),
-        streaming=reading * min(streaming * (known["widening"] if widened else 1.0), MOST),
+        streaming=reading * min(streaming * (fitted.of("widening") if widened else 1.0), MOST),
         experts=reading * min(kernels.stream * fitted.of("experts", family, engine, running), MOST),
         tile=kernels.tile,
         sorting=kernels.passes / memory,
@@ -63,15 +63,20 @@ def rates_of(
         prompts=wide * fitted.share("prompts", attention, family, engine),
         pass_rate=memory * fitted.share("passing"),
         kernel=kernel,
-        eager=fitted.of("eager", family, engine) if "eager" in known else 0.0,
-        quantise=fitted.of("quantise", family, engine) if narrows else 0.0,
+        eager=_besides("eager", fitted, rules, family),
+        quantise=_besides("quantise", fitted, rules, family) if narrows else 0.0,
         routing=kernels.start * fitted.of("routing", family, engine),
         **_links(device, ranks, groups, stages, fitted, fitted.of("latency", family, engine)),
         **host_of(engine, known)._asdict(),
-        skew=known["skew"],
-        evenness=min(known["evenness"], 1.0),
-        gathering=known["gathering"],
+        skew=fitted.of("skew"),
+        evenness=min(fitted.of("evenness"), 1.0),
+        gathering=fitted.of("gathering"),
     )
+
+
+def _besides(name: str, fitted: Fitted, rules: Engine, family: str) -> float:
+    """A constant's seconds; none under an engine that says that it takes none."""
+    return 0.0 if name in rules.unfitted else fitted.of(name, family, rules.name)
 
 
 def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted, linked: float) -> dict[str, float]:
@@ -91,8 +96,8 @@ def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted,
 
 def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:
     """Seconds of the host for a request with so many tokens of prompt: its connection, its tokens, the first answer."""
-    known = constants_of(engine) if given is None else given
-    return known["request"] * of_kind(known, f"request.{engine}") + known["reading"] * tokens
+    fitted = Fitted(constants_of(engine) if given is None else given)
+    return fitted.of("request", engine) + fitted.of("reading") * tokens
 
 
 class Host(NamedTuple):

@@ -11,7 +11,8 @@ from calc.serve.simulate import Simulated
 
 DEFINITIONS = (
     "ttft: sending to first token; tpot: (last - first) / (tokens - 1) of a request; itl: between tokens; e2e: sending "
-    "to last token; throughput: tokens over the time from first sending to last answer (vLLM's bench serve, AIPerf)"
+    "to last token; waiting: sending until a step begins to read the prompt; throughput: tokens over the time from "
+    "first sending to last answer (vLLM's bench serve, AIPerf)"
 )
 
 
@@ -27,8 +28,11 @@ class Spread(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a simulation tells. Seconds; tokens a second of all replicas. concurrency: requests under way in the mean.
-    waiting: seconds until a prompt began to be read. hit_rate: of prompts' tokens, those found in the cache.
-    cache_use: the most of the cache that was taken. reading: of a server's busy time, steps with prompts in them."""
+
+    waiting: seconds from sending until the step began in which a prompt was first read: those of the host ahead of the
+    engine, the step that ran meanwhile, and the queue for room; no part of it is reading. hit_rate: of prompts' tokens,
+    those found in the cache. cache_use: the most of the cache that was taken. reading: of a server's busy time, steps
+    with prompts in them."""
 
     ttft: Spread
     tpot: Spread

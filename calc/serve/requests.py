@@ -11,8 +11,8 @@ class Request:
 
     sent: by the client. input, output: tokens of the prompt and of the answer. hashes: of the prompt's blocks, where a
     trace tells them. priority: smaller ones first. cached: tokens of the prompt that were found in the cache.
-    scheduled: when its prompt began to be read; first, last: when its first and last token came. preempted: how often
-    its cache was given up for others.
+    scheduled: when the step began in which its prompt was first read; first, last: when its first and last token came.
+    preempted: how often its cache was given up for others.
     """
 
     number: int

@@ -104,10 +104,14 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
     # Steps of prompts are launched kernel by kernel besides.
     device = passes.total - passes.host
+    host = passes.host + longer(device, waiting_of(rank, load, rates)) - device
+    return passes._replace(host=host, drafting=_drafting(rank, load, rates, device))
+
+
+def waiting_of(rank: Any, load: StepLoad, rates: Rates) -> Any:
+    """Seconds of the host for what it does of a step while the device works."""
     launched = rank.kernels + rank.sums + rank.exchanges + rank.narrowed + rank.moe_layers * EXPERTS_LAUNCHED
-    waiting = rates.sequence * load.decodes + (load.prompt > 0) * launched * rates.eager
-    passes = passes._replace(host=passes.host + _longer(device, waiting) - device)
-    return passes._replace(drafting=_drafting(rank, load, rates, device))
+    return rates.sequence * load.decodes + (load.prompt > 0) * launched * rates.eager
 
 
 def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
@@ -135,7 +139,7 @@ def _drafting(rank: Any, load: StepLoad, rates: Rates, device: Any) -> Any:
     further one is a pass of one token of every sequence that decodes or whose prompt ends."""
     import numpy as np
 
-    if not np.any(rank.drafting):
+    if not (rank.drafting if isinstance(rank.drafting, float) else np.any(rank.drafting)):
         return 0.0
     sequences = load.decodes + load.sampled - load.decodes * load.tokens
     each = np.maximum(sequences, 1.0)
@@ -148,10 +152,11 @@ def _drafting(rank: Any, load: StepLoad, rates: Rates, device: Any) -> Any:
 def bound(flops: Any, moved: Any, peak: Any, bandwidth: Any) -> Any:
     """Seconds of a kernel that computes and moves so much: (a^4 + b^4)^(1/4) of the two bounds, the longer of them
     where they are far apart and 19 % above where they are equal."""
-    return _longer(flops / peak, moved / bandwidth)
+    return longer(flops / peak, moved / bandwidth)
 
 
-def _longer(one: Any, other: Any) -> Any:
+def longer(one: Any, other: Any) -> Any:
+    """Of two that go on at once, the seconds until both are done: (a^4 + b^4)^(1/4)."""
     one, other = one * one, other * other
     return ((one * one + other * other) ** 0.5) ** 0.5
 

@@ -16,6 +16,9 @@ REQUESTS = 10
 MOST_REQUESTS = 20_000
 MOST = 1_000_000
 """Requests of one simulation."""
+LATEST = 1e9
+"""Seconds from the first to the last request of one simulation, 32 years: so far from its beginning, clocks in double
+precision still tell a tenth of a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,21 @@ def open_loop(
     """Requests that come whatever the server does, `rate` in a second.
 
     burstiness: the shape of the gamma distribution of the times between them, as in vLLM's benchmark: 1 is Poisson,
-    less comes in bursts, inf at even times.
+    less comes in bursts, inf at even times. Errors: Refused for requests that come later than clocks can tell.
     """
+    if not count / rate <= LATEST:
+        raise _late(count, rate)
     draw, now, times = random.Random(seed), 0.0, list[float]()
     for _ in range(count):
         now += 1 / rate if math.isinf(burstiness) else draw.gammavariate(burstiness, 1 / (rate * burstiness))
         times.append(now)
+    if now > LATEST:
+        raise _late(count, rate)
     return Workload(tuple(_made(times, input, output, spread, seed + 1)))
+
+
+def _late(count: int, rate: float) -> Refused:
+    return Refused("--rate", f"{count:,} requests within {LATEST:,.0f} seconds, or fewer --requests", rate)
 
 
 def _made(times: Sequence[float], input: int, output: int, spread: float, seed: int) -> Iterator[Request]:
@@ -104,6 +115,8 @@ def read_trace(file: Path, limit: int | None = None, speed: float = 1.0) -> Work
         raise Refused("--trace", "at least one request", "none")
     start = min(row.sent for row in found)
     found.sort(key=lambda row: row.sent)
+    if found[-1].sent - start > LATEST * speed:
+        raise Refused("--trace", f"requests within {LATEST:,.0f} seconds", f"{found[-1].sent - start:,.0f}")
     return Workload(
         tuple(
             Request(number, (row.sent - start) / speed, row.input, row.output, row.hashes)

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from calc.architectures.models import load_model
 from calc.cli import main
+from calc.serve.clock import Piece
 from calc.serve.constants import interval_of
+from calc.serve.layout import layout_of
+from calc.serve.service import service_of
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -224,6 +228,100 @@ def test_a_trace_and_a_price(run: Run, tmp_path: Path) -> None:
         cost["per_million_input"] * (speed["total"] - speed["output"]) + cost["per_million_output"] * speed["output"]
     ) / 1e6
     assert total * 3600 == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--input", "5"), "--input: expected none beside --trace, in which it changes nothing, found 5"),
+        (("--output", "5"), "--output: expected none beside --trace, in which it changes nothing, found 5"),
+        (("--spread", "0.1"), "--spread: expected none beside --trace, in which it changes nothing, found 0.1"),
+        (("--seed", "0"), "--seed: expected none beside --trace, in which it changes nothing, found 0"),
+        (("--burstiness", "1"), "--burstiness: expected none beside --trace, in which it changes nothing, found 1.0"),
+    ],
+)
+def test_what_changes_nothing_beside_a_trace_is_refused(
+    run: Run, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("sent,input,output\n0,100,20\n")
+    code, out, err = run("llama-3-8b", "--gpu", "h100-sxm", "--trace", str(file), *words)
+    assert (code, out, err) == (2, "", f"error: {said}\n")
+
+
+def test_what_a_trace_has_of_its_own_is_not_said_of_its_run(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("sent,input,output\n0,100,20\n1,300,40\n")
+    words = ("llama-3-8b", "--gpu", "h100-sxm", "--trace", str(file), "--requests", "1", "--json")
+    told = json.loads(run(*words)[1])["run"]
+    assert (told["input"], told["output"], told["requests"], told["spread"], told["seed"]) == (100, 20, 1, None, None)
+
+
+def test_bursts_are_of_a_rate(run: Run) -> None:
+    code, _, err = run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED, "--burstiness", "2")
+    said = "--burstiness: expected none beside --concurrency, in which it changes nothing, found 2.0"
+    assert (code, err) == (2, f"error: {said}\n")
+
+
+@pytest.mark.parametrize("rate", ["1e-30", "5e-324", "9e-7"])
+def test_requests_later_than_clocks_can_tell_are_refused(run: Run, rate: str) -> None:
+    words = ("--gpu", "h100-sxm", "--input", "512", "--output", "128", "--rate", rate)
+    code, out, err = run("llama-3-8b", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --rate: expected 1,000 requests within 1,000,000,000 seconds, or fewer --requests")
+    assert err.count("\n") == 1
+
+
+def test_a_request_a_week_is_alone(run: Run) -> None:
+    """As one at a time in a closed loop, and in figures that tell: none is printed as 0."""
+    words = (
+        "llama-3-8b",
+        "--gpu",
+        "h100-sxm",
+        "--input",
+        "512",
+        "--output",
+        "128",
+        "--spread",
+        "0",
+        "--requests",
+        "50",
+    )
+    rare, alone = (json.loads(run(*words, *each, "--json")[1]) for each in (("--rate", "2e-6"), ("--concurrency", "1")))
+    for name in ("ttft", "tpot", "waiting"):
+        assert rare[name]["mean"] == pytest.approx(alone[name]["mean"], rel=1e-3)
+    _, out, _ = run(*words, "--rate", "2e-6")
+    assert " 0 tokens/s" not in out
+    assert " 0.0 at once" not in out
+
+
+def test_waiting_is_all_of_a_first_token_but_reading(run: Run) -> None:
+    """Alone, a request waits for the host; behind it comes the step that reads its prompt, and nothing else."""
+    words = ("llama-3-8b", "--gpu", "h100-sxm", "--output", "8", "--concurrency", "1", "--spread", "0", "--json")
+    for tokens in (64, 4096):
+        told = json.loads(run(*words, "--input", str(tokens))[1])
+        spec = load_model("llama-3-8b")
+        service = service_of(spec, "h100-sxm", layout_of(spec))
+        clock = service.server(tokens).clock
+        assert told["waiting"]["mean"] == pytest.approx(service.request_seconds(tokens))
+        reading = clock.seconds(0, 0, [Piece(0, tokens, True)])
+        assert told["ttft"]["mean"] - told["waiting"]["mean"] == pytest.approx(reading)
+
+
+def test_the_run_line_says_what_guesses(run: Run) -> None:
+    words = ("llama-3-8b", "--gpu", "h100-sxm", *CLOSED, "--guess", "3", "--acceptance", "0.7")
+    _, out, _ = run(*words)
+    assert "cache_dtype bf16, guess 3, acceptance 0.7, guess_cost 0.0312" in " ".join(out.split())
+    told = json.loads(run(*words, "--json")[1])["run"]
+    assert (told["guess"], told["acceptance"], told["guess_cost"]) == (3, 0.7, 1 / 32)
+    assert "guess" not in run(*words[:-4])[1]
+
+
+def test_the_cache_is_told_with_its_size(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ("llama-3-8b", "--gpu", "h100-sxm", *CLOSED)
+    tokens = json.loads(run(*words, "--json")[1])["cache"]["tokens"]
+    assert f"1% used at most of {tokens:,} tokens, 54.4 GiB a GPU;" in " ".join(run(*words)[1].split())
 
 
 def test_the_table_fits_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

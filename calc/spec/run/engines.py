@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -49,7 +49,8 @@ class Engine:
     not known. constants: the file of calc/data/serving that has what it takes. serial: whether its host works for
     sequences between steps; others schedule one step while the device runs another. experts_alike: whether experts are
     products like all others, and no kernels of their own. half_sums: whether products in 16 bits are summed in 16 bits.
-    towers_apart: whether towers of pictures and sound are files of their own, loaded where it is told to. allocation:
+    towers_apart: whether towers of pictures and sound are files of their own, loaded where it is told to. unfitted:
+    constants that its fit left out, so that what they stand for to others takes no seconds of its own. allocation:
     None where it is not known to the byte.
     """
 
@@ -76,6 +77,7 @@ class Engine:
     experts_alike: bool = False
     half_sums: bool = False
     towers_apart: bool = False
+    unfitted: Collection[str] = ()
     allocation: Allocation | None = None
 
 
@@ -102,6 +104,7 @@ def _engines() -> dict[str, Engine]:
     for path in sorted(FOLDER.glob("*.toml")):
         table = parse_toml(read_text(path), path.name)
         rules = table.pop("allocation", None)
+        table["unfitted"] = frozenset(table.get("unfitted", ()))
         engine = Engine(**table, allocation=None if rules is None else Allocation(**rules))
         found[engine.name] = engine
     return found
