@@ -9,10 +9,12 @@ import click
 
 from calc.errors import Refused
 from calc.spec.clusters import load_cluster
+from harness.cases.case import Case
+from harness.environment import Target, here
 from harness.ranks.runner import Job, run_suite
 from harness.ranks.start import START, Place, end_with_agent, place_of
 from harness.ranks.suites import RANK_SUITES
-from harness.running.runner import Summary
+from harness.running.runner import Summary, choose_cases
 
 
 def place_for(suite: str) -> Place | None:
@@ -34,3 +36,8 @@ def run_ranks(suite: str, place: Place, results: Path, cluster: str | None, **gi
     if cluster is not None and place.first and not load_cluster(cluster).measured:
         raise Refused("--cluster", "a description with measured curves, as this suite writes one", cluster)
     return run_suite(Job(suite, results, cluster=cluster, **given), place, lambda text: click.echo(text, err=True))
+
+
+def rank_cases(suite: str, place: Place, device: Target | None, pattern: str | None) -> list[Case]:
+    """The cases that a suite has for so many ranks, without joining them."""
+    return choose_cases(list(RANK_SUITES[suite](place, here(device).device)), pattern)

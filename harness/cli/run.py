@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from calc.time.device.profile import Profile
 from calc.units import duration, si
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
-from harness.cli.ranks import place_for, run_ranks
+from harness.cli.ranks import place_for, rank_cases, run_ranks
 from harness.cli.scaling import planned, scaling
 from harness.profiling.beforehand import profile_first
+from harness.ranks.start import Place
 from harness.ranks.suites import RANK_SUITES
 from harness.record import Environment, Run
 from harness.running.jobs import JobObserver
@@ -91,40 +94,82 @@ def run(
       python -m harness run --suite scaling
       torchrun --nproc-per-node 2 -m harness run --suite collectives
     """
-    if (place := place_for(suite)) is not None:
-        given = {"pattern": pattern, "fresh": fresh, "device": device}
-        summary = run_ranks(suite, place, results, cluster, **given)
-        if place.first:
-            emit([short_row(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
-        return summary.exit_status
+    place, shape = place_for(suite), {"sizes": sizes, "budgets": budgets}
+    source = {"profile": profile, "profile_time": profile_time}
+    if place is not None:
+        _unused(suite, **shape, **source, timeout=None if timeout == TIMEOUT else timeout, job=job)
+        chosen = {"pattern": pattern, "fresh": fresh, "device": device}
+        return _print_ranks(suite, place, results, cluster, listed, fmt, **chosen)
     if cluster is not None:
         raise Refused("--cluster", f"--suite {' or '.join(RANK_SUITES)} beside it", suite)
-    if suite == "scaling":
-        with terminated_as_interrupted():
-            given = {"case": pattern, "profile": profile, "profile_time": profile_time, "job": job}
-            return scaling(results, device, fresh, listed, fmt, planned(sizes, budgets), **given)
-    for name, value in (("--sizes", sizes), ("--budgets", budgets)):
-        if value is not None:
-            raise Refused(name, "--suite scaling beside it", suite)
-    observer = JobObserver(job, results) if job else for_stderr()
     with terminated_as_interrupted():
-        try:
-            if profile_time is not None and not listed:
-                profile_first(profile_time, device, results, observer)
-            with Worker(device, observer.tick) as worker:  # pyright: ignore[reportArgumentType]
-                cases = choose_cases(suite_cases(suite, worker.environment), pattern)
-                if listed:
-                    _list(cases, suite, fmt)
-                    return 0
-                speed = find_profile(profile, results, worker.environment)
-                if speed is not None and (why := measured_otherwise(speed, worker.environment)):
-                    click.echo(f"note: {why}", err=True)
-                plan = Plan(cases, suite, results, speed, fresh, timeout, budget(suite, worker.environment))
-                summary = sweep(plan, worker, observer)
-        except Cancelled:
-            observer.end(interrupted=True)
-            return 130
-    emit([short_row(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
+        if suite == "scaling":
+            _unused(suite, case=pattern, **source, job=job)
+            return scaling(results, device, fresh, listed, fmt, planned(sizes, budgets))
+        for name, value in shape.items():
+            if value is not None:
+                raise Refused(f"--{name}", "--suite scaling beside it", suite)
+        asked = _Asked(suite, pattern, results, device, profile, profile_time, fresh, timeout)
+        return _run_here(asked, listed, fmt, JobObserver(job, results) if job else for_stderr())
+
+
+def _unused(suite: str, **given: object) -> None:
+    """Errors: Refused for an option that has nothing to say about a suite, where it is given."""
+    why = "has models, not cases" if suite == "scaling" else "is measured by its ranks together"
+    for name, value in given.items():
+        if value is not None:
+            raise Refused(f"--{name.replace('_', '-')}", f"another suite than {suite}, which {why}", str(value)[:80])
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The words of `run` for a suite of one process, as given."""
+
+    suite: str
+    pattern: str | None
+    results: Path
+    device: str | None
+    profile: str | None
+    profile_time: float | None
+    fresh: bool
+    timeout: float
+
+
+def _run_here(asked: _Asked, listed: bool, fmt: str, observer: Any) -> int:
+    """Measure, or list, a suite of one process, and print its rows; the status to exit with."""
+    results = asked.results
+    try:
+        if asked.profile_time is not None and not listed:
+            profile_first(asked.profile_time, asked.device, results, observer)
+        with Worker(asked.device, observer.tick) as worker:  # pyright: ignore[reportArgumentType]
+            here = worker.environment
+            cases = choose_cases(suite_cases(asked.suite, here), asked.pattern)
+            if listed:
+                _list(cases, asked.suite, fmt)
+                return 0
+            speed = find_profile(asked.profile, results, here)
+            if speed is not None and (why := measured_otherwise(speed, here)):
+                click.echo(f"note: {why}", err=True)
+            plan = Plan(cases, asked.suite, results, speed, asked.fresh, asked.timeout, budget(asked.suite, here))
+            summary = sweep(plan, worker, observer)
+    except Cancelled:
+        observer.end(interrupted=True)
+        return 130
+    emit([short_row(row) for row in summary.rows], [_table(summary, asked.suite, results)], fmt)
+    return summary.exit_status
+
+
+def _print_ranks(
+    suite: str, place: Place, results: Path, cluster: str | None, listed: bool, fmt: str, **chosen: Any
+) -> int:
+    """Measure, or list, a suite of ranks; the first of them prints. The status to exit with."""
+    if listed:
+        if place.first:
+            _list(rank_cases(suite, place, chosen["device"], chosen["pattern"]), suite, fmt)
+        return 0
+    summary = run_ranks(suite, place, results, cluster, **chosen)
+    if place.first:
+        emit([short_row(row) for row in summary.rows], [_table(summary, suite, results)], fmt)
     return summary.exit_status
 
 
@@ -139,9 +184,9 @@ def measured_otherwise(profile: Profile, here: Environment) -> str:
     return f"the profile {profile.name} was measured otherwise: {', '.join(other)}; {again}" if other else ""
 
 
-def _list(cases: list[Case], suite: str, fmt: str) -> None:
+def _list(cases: Sequence[Case], suite: str, fmt: str) -> None:
     records = [{"case": case.id, "kind": case.kind, "params": case.params} for case in cases]
-    title = f"suite {suite}: {len(cases)} cases"
+    title = f"suite {suite}: {len(cases)} case{'s' if len(cases) != 1 else ''}"
     emit(records, [Table(("kind", "case"), [(case.kind, case.id) for case in cases], title)], fmt)
 
 

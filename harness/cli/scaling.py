@@ -42,15 +42,8 @@ def _size(text: str) -> Size:
     return Size(int(width), int(layers))
 
 
-def scaling(
-    results: Path, device: str | None, fresh: bool, listed: bool, fmt: str, plan: Plan = STANDARD, **other: object
-) -> int:
-    """Train, fit, predict, print. other: options of `run` that say nothing here. Errors: Refused for those given."""
-    for name, value in other.items():
-        if value is not None:
-            raise Refused(
-                f"--{name.replace('_', '-')}", "another suite than scaling, which has models, not cases", value
-            )
+def scaling(results: Path, device: str | None, fresh: bool, listed: bool, fmt: str, plan: Plan = STANDARD) -> int:
+    """Train, fit, predict, print; the status to exit with."""
     if listed:
         _list(plan, fmt)
         return 0

@@ -98,6 +98,29 @@ def test_a_suite_is_calibrated_predicted_and_written_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_a_list_runs_nothing(tmp_path: Path) -> None:
+    listed = ("--list", "--json", "--case", "strategy=", "--results", str(tmp_path))
+    done = torchrun("-m", "harness", "run", "--suite", "parallel", *listed)
+    assert {json.loads(line)["params"]["strategy"] for line in done.stdout.splitlines()} == {
+        "ddp",
+        "fsdp",
+        "tensor",
+        "pipeline",
+    }
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["--timeout 5", "--sizes 16x1", "--profile x.json", "--profile-time 3"])
+def test_what_ranks_have_no_use_for_is_refused(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "7"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    asked = ["run", "--suite", "parallel", *words.split()]
+    with pytest.raises(Refused, match=f"{words.split()[0]}: expected another suite than parallel"):
+        CliRunner().invoke(cli, asked, catch_exceptions=False, standalone_mode=False)
+
+
+@pytest.mark.slow
 def test_a_step_is_predicted_from_what_a_rank_computes_and_what_it_tells_the_others(tmp_path: Path) -> None:
     torchrun("-m", "harness", "run", "--suite", "parallel", "--case", "strategy=ddp", "--results", str(tmp_path))
     (run,) = scan(tmp_path)[0]
