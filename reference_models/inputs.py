@@ -22,8 +22,9 @@ def example(
 ) -> dict[str, Any]:
     """Arguments of `model.forward` for `batch` sequences of `seq`, on the model's device.
 
-    source: length of the encoder's input, None for what it is made for or else `seq`. images: pictures for the vision
-    tower. windows: of sound for the audio tower. decode: the encoder's work is done.
+    source: length of the encoder's input, None for what it is made for or else `seq`; frames of a sound where windows
+    have no length of their own. images: pictures for the vision tower. windows: of sound for the audio tower. decode:
+    the encoder's work is done.
     """
     arguments: dict[str, Any] = {"inputs": _of(model, batch, seq)}
     if model.whole.encoder is not None and not decode:
@@ -33,7 +34,7 @@ def example(
         pictures = model.embedding.picture if model.on_page else model.vision.embedding
         arguments["images"] = pictures.example(images, 1)
     if windows:
-        arguments["sounds"] = _of(model.audio, windows, getattr(model.audio.spec.embedding, "n_frames", seq))
+        arguments["sounds"] = _of(model.audio, windows, model.audio.spec.embedding.n_frames or source or seq)
     return arguments
 
 

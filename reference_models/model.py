@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -128,15 +128,14 @@ class Model(StackOfLayers):
         step.need_hidden = need_hidden
         if self.whole.patcher is not None:
             self._patch(inputs, options)
-        x, inner = self.embed(inputs, step)
-        inner.losses.extend(losses)
         heard = None if sounds is None else self._hear(sounds, options)
         if image_at is not None:
             self._check_pictures(seen)
-            x = _placed(x, seen, image_at, "image")
+        given = [each for each in ((seen, image_at, "image"), (heard, sound_at, "sound")) if each[1] is not None]
+        x, inner = self.embed(inputs, step, partial(_all_placed, given=given))
+        inner.losses.extend(losses)
+        if image_at is not None:
             inner = replace(inner, image_at=image_at, deep=deep)
-        if sound_at is not None:
-            x = _placed(x, heard, sound_at, "sound")
         first, x = x, self._run(x, inner, cache)
         if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
@@ -277,8 +276,10 @@ class Model(StackOfLayers):
         return self.patcher(inputs, step)[1]
 
     def _hear(self, sounds: Tensor, options: dict) -> Tensor:
-        """The audio tower's vectors of windows of sound."""
-        return self.audio(sounds, Step(torch.arange(sounds.shape[1], device=sounds.device)[None], **options))[1]
+        """The audio tower's vectors of windows of sound, as they take the places of tokens."""
+        made = self.audio(sounds, Step(torch.arange(sounds.shape[1], device=sounds.device)[None], **options))[1]
+        marked = any(each.name == "sounds" for each in getattr(self.spec.embedding, "markers", ()))
+        return self.embedding.get_submodule("sounds").of_tower(made) if marked else made
 
     def _see(self, images: Tensor, options: dict) -> tuple[Tensor, list[Tensor]]:
         """The vision tower's vectors, and those for single layers of the main stack."""
@@ -294,6 +295,13 @@ def _source_width(spec: ModelSpec) -> int:
 
 
 def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _all_placed(x: Tensor, given: Sequence[tuple[Tensor | None, Tensor, str]]) -> Tensor:
+    """x [batch, seq, d_model] with what each tower gave, in its places (see `_placed`)."""
+    for made, at, what in given:
+        x = _placed(x, made, at, what)
     return x
 
 

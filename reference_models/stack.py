@@ -116,8 +116,9 @@ class StackOfLayers(nn.Module):
         if merges:
             self.add_module(self.ahead_of, merges)
 
-    def embed(self, inputs: Tensor, step: Step) -> tuple[Tensor, Step]:
+    def embed(self, inputs: Tensor, step: Step, place: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Step]:
         """The first vectors, and the step as the layers see it: a front may give more vectors than it read, or fewer.
+        place: puts what towers gave among them.
 
         Errors: ValueError for padding that is not told for every vector.
         """
@@ -128,6 +129,7 @@ class StackOfLayers(nn.Module):
             x = F.dropout(x, step.dropout)
         if isinstance(self.spec.embedding, Embedding):
             step = replace(step, tokens=inputs)
+        x = x if place is None else place(x)
         if self.spec.per_layer is not None:
             step = replace(step, own_input=self.per_layer(inputs, x))
         if x.shape[1] != step.positions.shape[-1]:

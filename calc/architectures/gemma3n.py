@@ -1,7 +1,7 @@
 """Gemma 3n (Google, 2025): the language model of gemma3n_text, the ears of gemma3n_audio, timm's MobileNet-v5 as eyes.
 
-Passes read text, in which every token passes the tables of tokens for pictures and sounds too; what sees and what hears
-is weighed, and neither runs nor is trained.
+Passes read text, in which every token passes the tables of tokens for pictures and sounds too, and sounds in it; what
+sees is weighed, and neither runs nor is trained.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ def spec(cfg: Config) -> ModelSpec:
     sounds = _markers(audio, "sounds", audio.size("hidden_size", absent=1536), first=262_272)
     if sounds.first < pictures.first:
         raise Refused("audio_config.vocab_offset", f"{pictures.first} at least, that of vision_config", sounds.first)
+    filler = (text.vocab_size or 0) - 1 - sounds.first
+    fills = {"filler": filler if 0 <= filler < sounds.n_rows else None}
+    sounds = sounds.model_copy(update={"n_vectors": cfg.size("audio_soft_tokens_per_image", absent=188)} | fills)
     pictures = pictures.model_copy(update={"end": sounds.first})
     embedding = text.embedding.model_copy(update={"markers": (pictures, sounds)})
-    ears = Tower(name="speech_encoder", **gemma3n_audio.stack_of(audio))
-    cfg.notes.append(
-        "passes read text, without pictures and sounds: eyes and ears are weighed, and neither run nor trained"
-    )
-    return text.model_copy(update={"embedding": embedding, "speech_encoder": ears, "eyes": eyes})
+    ears = Tower(name="audio", **gemma3n_audio.stack_of(audio))
+    cfg.notes.append("pictures are not read: eyes are weighed, and neither run nor trained")
+    return text.model_copy(update={"embedding": embedding, "audio": ears, "eyes": eyes})
 
 
 def _markers(section: Config, name: str, width: int, first: int) -> Markers:

@@ -57,7 +57,7 @@ def build(spec: ModelSpec, load: Load) -> Part:
         reader = spec.encoder if spec.vision.reader == "encoder" and spec.encoder is not None else spec
         seen = _tower(t, spec.vision, reader.d_model, spec.vocab_size, pictures).end
     if spec.audio is not None:
-        heard = _tower(t, spec.audio, spec.d_model, spec.vocab_size, _sounds(spec.audio, load)).end
+        heard = spec.audio, _tower(t, spec.audio, spec.d_model, spec.vocab_size, _sounds(spec.audio, load))
     if spec.encoder is not None:
         # Decoding finds the encoder's work done: no sequence passes it, but its result has its length all the same.
         length = _source_length(spec.encoder, load)
@@ -70,7 +70,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
         _idle(t, spec, load)
     if spec.patcher is not None:
         _patcher(t, spec.patcher, spec, load)
-    x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside, heard if sounds_inside(load) else None)
+    heard = heard if sounds_inside(load) and not load.decode else None
+    x, after, end, _ = stack(t, spec, spec.vocab_size, load, source, inside, heard)
     if spec.pool is not None:
         attention_pool(t, spec.pool, x, after)
     if spec.head is not None and isinstance(spec.embedding, Embedding):
@@ -88,11 +89,9 @@ def build(spec: ModelSpec, load: Load) -> Part:
 
 
 def _blind(load: Load) -> None:
-    """Errors: Refused for pictures and sounds that a model has eyes and ears for, which are weighed alone."""
+    """Errors: Refused for pictures that a model has eyes for, which are weighed alone."""
     if pictures_inside(load):
         raise Refused("images", "0: how this model sees is not described, its eyes are weighed alone", load.images)
-    if sounds_inside(load):
-        raise Refused("source_seq", "none: what this model hears in a text is not described", load.source)
 
 
 def _patcher(t: Trace, tower: Tower, spec: ModelSpec, load: Load) -> None:
@@ -173,12 +172,18 @@ def sounds_inside(load: Load) -> bool:
 
 
 def _sounds(tower: Tower, load: Load) -> Load:
-    """What an audio tower reads: all windows of all sequences, none where decoding has found them read.
+    """What an audio tower reads: all windows of all sequences, or where it has none, one sound of each; nothing where
+    decoding has found them read.
 
     Errors: Refused for a sound of no whole windows: most models pad shorter ones to some.
     """
     assert isinstance(tower.embedding, Frames)
-    frames: Size = 1 if tower.embedding.n_frames is None else tower.embedding.n_frames
+    frames = tower.embedding.n_frames
+    if frames is None:
+        nothing = load.source is None or load.decode
+        length = tower.least_steps if load.source is None else load.source
+        batch = 0 if nothing else load.batch
+        return replace(load, batch=batch, seq=length, source=length, context=0, scores="full")
     windows: Size = 0
     if load.source is not None and not load.decode:
         if isinstance(load.source, int) and isinstance(frames, int) and load.source % frames:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calc.blocks.front_output import FrontOutput
+from calc.blocks.markers import marked
 from calc.blocks.patches import patches
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div, differ, exact_div, is_exactly
-from calc.spec import Boxes, Embedding, Hashes, Markers, Norm, Picture
+from calc.spec import Boxes, Embedding, Hashes, Norm, Picture
 from calc.spec.load import Load
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
@@ -33,7 +34,7 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     if spec.weighed:
         x = t.weighed("weighed", x, of="embedding", shifted=True)
     for each in spec.markers:
-        x = _marked(t, each, x, load)
+        x = marked(t, each, x, load)
     if spec.own_token is not None:
         own = t.weight(OWN_VECTOR if spec.shared else OWN_VECTOR.rpartition("embedding.")[2], x.width, of="embedding")
         x = t.taken("own", x, t.parameters("own", (own,), 1, x.width, of="embedding"))
@@ -61,18 +62,6 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
     return FrontOutput(x, load.seq)
-
-
-def _marked(t: Trace, spec: Markers, x: Tensor, load: Load) -> Tensor:
-    """x [batch * seq, d_model] with markers' vectors in the places of some, 2 * batch * seq * width * d_model FLOPs."""
-    with t.part(spec.name, of="embedding") as out:
-        table = t.weight("token.weight", spec.n_rows, spec.width, of="embedding")
-        y = t.norm("norm", spec.norm, t.gather("token", (table,), load.tokens, spec.width, of="embedding"))
-        idle = t.weight("soft_norm.weight", spec.width, of="norm", trainable=False)
-        t.parameters("soft_norm", (idle,), 0, spec.width)
-        y = t.linear("project", y, x.width, inside=False)
-        out.append(t.norm("post_norm", spec.norm.model_copy(update={"affine": False}), y))
-    return t.taken(spec.name, x, out[0])
 
 
 def _hashed(t: Trace, spec: Hashes, width: Size, load: Load) -> Tensor:

@@ -14,6 +14,7 @@ from calc.blocks.disentangled import distance_vectors
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
 from calc.blocks.layers import layers, unread
+from calc.blocks.markers import heard_vectors
 from calc.blocks.page_attention import page_bias
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
@@ -58,12 +59,12 @@ def stack(
     load: Load,
     source: Stacked | None = None,
     seen: Tensor | None = None,
-    heard: Tensor | None = None,
+    heard: tuple[Tower, Stacked] | None = None,
 ) -> Stacked:
     """Front, layers, final norm and heads.
 
-    source: what cross-attention reads. seen, heard: the vectors of pictures and of sounds, which take the places of
-    some of the first ones.
+    source: what cross-attention reads. seen: the vectors of pictures, which take the places of some of the first ones.
+    heard: the tower that hears, and what it gives, for which the same holds.
     """
     front = front_of(spec.embedding)
     with t.part("embedding", of="embedding", role="front") as out:
@@ -74,7 +75,7 @@ def stack(
     if seen is not None:
         x = t.taken("pictures", x, seen)
     if heard is not None:
-        x = t.taken("sounds", x, heard)
+        x = t.taken("sounds", x, _heard(t, spec, *heard))
     tokens, vectors = load.seq, getattr(spec.embedding, "vectors", 1)
     load = with_prompt(spec, replace(load, seq=length, context=vectors * load.context, vectors=vectors))
     x = prompted(t, spec, x, load)
@@ -92,6 +93,14 @@ def stack(
         x = t.joined(x, rows=load.tokens, width=x.width)
     x = _dropped(t, spec, x, ("both",))
     return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
+
+
+def _heard(t: Trace, spec: Stack, tower: Tower, made: Stacked) -> Tensor:
+    """A tower's vectors, or where tokens that stand for sounds have a table, what their embedder makes of them."""
+    for each in getattr(spec.embedding, "markers", ()):
+        if each.name == "sounds":
+            return heard_vectors(t, each, made.end, spec.d_model, tower, made.load)
+    return made.end
 
 
 def _behind_layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:

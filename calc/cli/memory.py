@@ -86,7 +86,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None and spec.audio is None:
         remark("--source-seq changes nothing for a model without an encoder or an audio tower")
-    if run.images and not spec.takes_pictures:
+    if run.images and not spec.takes_pictures and spec.eyes is None:
         remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":
         return

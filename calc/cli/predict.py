@@ -191,7 +191,8 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     decode = run.phase == "decode"
     idle = {"seq" if decode else "context"}
     idle |= {"source_seq"} if spec.encoder is None and (spec.audio is None or decode) else set()
-    idle |= {"images"} if not spec.takes_pictures or decode else set()
+    unseen = not spec.takes_pictures and spec.eyes is None
+    idle |= {"images"} if unseen or decode else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= {"mtp"} if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)

@@ -17,9 +17,11 @@ from calc.spec.positions import Sinusoid
 class Markers(Node):
     """Rows of a table of their own for tokens that stand for pictures or sounds, normed, projected to d_model and
     normed again without a weight, in place of the main table's vectors (Gemma 3n). Every token passes them: the others
-    take the last row, whose result is not read. The weight of a norm of what a tower gives is there too, and not read.
+    take the last row, whose result is not read. What a tower gives passes a norm of its own, and the same matrix.
 
     first: number of the first such token. end: of the first one behind them; None: all from the first one on.
+    n_vectors: how many tokens' places each picture or sound takes; None: none is read, nor that norm of its own.
+    filler: the row whose vector stands where a tower gives fewer; None: where the table has no such row, none is read.
     """
 
     symbols: ClassVar[dict[str, str]] = {"n_rows": "n_markers", "width": "d_marker"}
@@ -29,6 +31,8 @@ class Markers(Node):
     norm: Norm = Norm()
     first: int = Field(ge=0)
     end: int | None = Field(default=None, ge=0)
+    n_vectors: Dim | None = None
+    filler: int | None = Field(default=None, ge=0)
 
     def group(self, outer: str) -> str:
         """Its own name, which tells its sizes from others'."""

@@ -107,11 +107,11 @@ class ModelSpec(Stack):
 
     vocab_size: None for a model without tokens. max_seq_len: the longest context it is made for, in tokens; None where
     it has no bound of its own. encoder: the stack whose result `cross` attends to. vision, audio: towers whose
-    vectors take the places of tokens; the latter reads each sequence's sound in windows of its front's n_frames.
+    vectors take the places of tokens; the latter reads each sequence's sound in windows of its front's n_frames, or
+    where it has none, as one whose vectors are filled up (`Markers`).
     patcher: reads the tokens ahead of all else, to say where patches of them end, and is not trained (BLT).
     speech_encoder: hears in place of the encoder, and does not run where text is read; speech: as it says there (both
-    SeamlessM4T). eyes: as it says there; beside them it may have a speech_encoder without an encoder (Gemma 3n, whose
-    passes are of text).
+    SeamlessM4T). eyes: as it says there.
     contrast: what compares the vectors of texts with those of pictures. mtp: modules for further tokens, which only a
     Load that asks counts. shipped: how its checkpoint is published, where its matrices are packed; nothing else depends
     on it.
@@ -142,17 +142,14 @@ class ModelSpec(Stack):
             raise Refused("vocab_size", "the number of tokens", None)
         if self.contrast is not None and self.vision is None:
             raise Refused("vision", "a tower whose vectors those of texts are compared with", None)
-        if self.audio is not None and getattr(self.audio.embedding, "n_frames", None) is None:
+        if self.audio is not None and getattr(self.audio.embedding, "n_frames", None) is None and not self._fills:
             raise Refused("audio", "a tower that reads windows of so many frames (n_frames)", "none")
         if isinstance(self.embedding, Restored) and not masks(self.encoder):
             raise Refused("encoder", "a stack that reads patches of which some are masked, behind one vector", None)
         if self.patcher is not None and all(group.patched is None for group in self.layers):
             raise Refused("patcher", "none, unless tokens become patches", "some")
-        if (
-            self.eyes is None
-            and self.speech_encoder is not None
-            and not isinstance(getattr(self.encoder, "embedding", None), Embedding)
-        ):
+        of_text = isinstance(getattr(self.encoder, "embedding", None), Embedding)
+        if self.speech_encoder is not None and not of_text:
             raise Refused("speech_encoder", "none, but in place of an encoder of text that is there too", "one")
         if self.encoder is None and any(group.cross or _merged(group) for group in self.layers):
             raise Refused("encoder", "a stack that the cross-attention reads", None)
@@ -162,6 +159,12 @@ class ModelSpec(Stack):
         if by_encoder and not isinstance(getattr(self.encoder, "embedding", None), Embedding):
             raise Refused("vision.reader", "main, without an encoder of text", "encoder")
         return self
+
+    @property
+    def _fills(self) -> bool:
+        """Whether what an audio tower gives is filled up to a length of its own."""
+        markers = getattr(self.embedding, "markers", ())
+        return any(each.name == "sounds" and each.n_vectors is not None for each in markers)
 
     @property
     def reads_tokens(self) -> bool:

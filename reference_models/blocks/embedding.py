@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from calc.spec import Embedding, Head, Markers, Projection
+from calc.spec import Embedding, Head, Projection
 from reference_models.blocks.byte_patches import HashTables
 from reference_models.blocks.linear import ACTIVATIONS, BlockScale, NormLayer, scaled, softcap
+from reference_models.blocks.markers import Marked
 from reference_models.blocks.page import add_box_tables, box_vectors, boxes_of_patches
 from reference_models.blocks.patches import PatchEmbedding
 from reference_models.blocks.positions import sinusoidal
@@ -45,28 +46,6 @@ PROJECTION = (
     "activation",
 )
 """Fields of the specs that are computed here."""
-
-
-class Marked(nn.Module):
-    """Vectors of tokens that stand for pictures or sounds, in place of the main table's."""
-
-    def __init__(self, spec: Markers, d_model: int) -> None:
-        super().__init__()
-        supported(spec, "name", "n_rows", "width", "norm", "first", "end")
-        self.spec = spec
-        self.token = _table(spec.n_rows, spec.width)
-        self.norm, self.soft_norm = NormLayer(spec.norm, (spec.width,)), NormLayer(spec.norm, (spec.width,))
-        self.soft_norm.requires_grad_(False)
-        self.project = nn.Linear(spec.width, d_model, bias=False)
-        self.post_norm = NormLayer(spec.norm.model_copy(update={"affine": False}), (d_model,))
-
-    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, d_model] and tokens [batch, seq] -> the shape of x."""
-        first, end = self.spec.first, self.spec.end
-        there = tokens >= first if end is None else (tokens >= first) & (tokens < end)
-        numbers = torch.where(there, tokens, first + self.spec.n_rows - 1) - first
-        made = self.post_norm(self.project(self.norm(self.token(numbers))))
-        return torch.where(there[..., None], made.to(x.dtype), x)
 
 
 class TokenEmbedding(nn.Module):

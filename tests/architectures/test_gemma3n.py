@@ -1,4 +1,4 @@
-"""Gemma 3n with eyes and ears as it reads text, against transformers' own class without the eyes, which timm builds."""
+"""Gemma 3n as it reads text and sounds in it, against transformers' own class without the eyes, which timm builds."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ BATCH, SEQ = 2, 11
 TEXT = GEMMA3N | {"vocab_size": 97, "vocab_size_per_layer_input": 97}
 CONFIG: dict[str, Any] = {
     "text_config": TEXT,
-    "audio_config": HEARD | {"vocab_size": 5, "vocab_offset": 90},
+    "audio_config": HEARD | {"vocab_size": 7, "vocab_offset": 90},
     "vision_config": {"hidden_size": 2048, "vocab_size": 6, "vocab_offset": 84},
+    "audio_soft_tokens_per_image": 5,
 }
+SOUND = 96
+"""The token in whose places a sound stands."""
 EYES = 294_126_912
 """Parameters of timm 1.0.31's mobilenetv5_300m_enc."""
 
@@ -57,8 +60,7 @@ def of(change: dict[str, Any] | None = None, name: str = "Gemma3nForConditionalG
     return from_config({"model_type": "gemma3n", "architectures": [name], **CONFIG, **(change or {})})
 
 
-@pytest.fixture
-def theirs(monkeypatch: pytest.MonkeyPatch) -> Any:
+def whole(monkeypatch: pytest.MonkeyPatch) -> Any:
     """transformers' model, nothing in place of what timm builds."""
     real = modeling_gemma3n.AutoModel.from_config
 
@@ -72,9 +74,16 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> Any:
         text_config=configuration_gemma3n.Gemma3nTextConfig(**TEXT, pad_token_id=0),
         audio_config=configuration_gemma3n.Gemma3nAudioConfig(**CONFIG["audio_config"]),
         vision_config=configuration_gemma3n.Gemma3nVisionConfig(**CONFIG["vision_config"]),
+        audio_soft_tokens_per_image=5,
+        audio_token_id=SOUND,
     )
     torch.manual_seed(0)
     return transformers.Gemma3nForConditionalGeneration._from_config(config, attn_implementation="eager").eval()
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return whole(monkeypatch)
 
 
 def tokens() -> Any:
@@ -83,19 +92,29 @@ def tokens() -> Any:
     return torch.randint(1, 95, (BATCH, SEQ), generator=generator)
 
 
+def heard(model: Any, frames: int) -> dict[str, Any]:
+    """A sound of so many frames in each text."""
+    given = tokens()
+    given[:, 2:7] = SOUND
+    generator = torch.Generator().manual_seed(2)
+    mel = torch.rand(BATCH, frames, HEARD["input_feat_size"], generator=generator)
+    there = torch.ones(BATCH, frames, dtype=torch.bool)
+    return {"input_ids": given, "input_features": mel.to(model.dtype), "input_features_mask": there}
+
+
 def test_every_weight(theirs: Any) -> None:
     found = {path: p.numel() for path, p in theirs.named_parameters()}
     shapes = {path: prod(shape) for path, shape in parameter_shapes(of()).items()}
     assert sum(n for path, n in shapes.items() if path.startswith("eyes.")) == EYES
     assert sum(shapes.values()) == sum(found.values()) + EYES == sum(parameters(of()).values())
     heard = {path.removeprefix("model.audio_tower."): n for path, n in found.items() if ".audio_tower." in path}
-    ears = {path.removeprefix("speech_encoder."): n for path, n in shapes.items() if path[:7] == "speech_"}
+    ears = {path.removeprefix("audio."): n for path, n in shapes.items() if path[:6] == "audio."}
     assert compare(heard, ears, "gemma3n_audio") == {}
     text = {re.sub(r"model\.language_model\.", "model.", path): n for path, n in found.items()}
     text = {path: n for path, n in text.items() if not path.startswith(("model.audio_tower.", "model.embed_"))} | {
         path: n for path, n in text.items() if path.startswith("model.embed_tokens")
     }
-    beside = ("eyes.", "speech_encoder.", "embedding.pictures.", "embedding.sounds.")
+    beside = ("eyes.", "audio.", "embedding.pictures.", "embedding.sounds.")
     ours = {path: n for path, n in shapes.items() if not path.startswith(beside)}
     assert compare(text, ours, "gemma3n_text") == {}
 
@@ -104,8 +123,11 @@ def test_a_pass_of_text(theirs: Any) -> None:
     spec, load, given = of(), Load(batch=BATCH, seq=SEQ), tokens()
     assert forward(spec, load).total == count(lambda: theirs(given))
     assert training(spec, load).total == count(lambda: theirs(given, labels=given).loss.backward())
-    trained = sum(p.numel() for p in theirs.parameters() if p.grad is not None)
-    assert sum(parameters(spec, trainable=True).values()) == trained < sum(parameters(spec).values())
+    trained = {path: p.numel() for path, p in theirs.named_parameters() if p.grad is not None}
+    assert not any("audio_tower" in path or "embed_audio.soft" in path for path in trained)
+    ears = sum(p.numel() for path, p in theirs.named_parameters() if "audio_tower" in path)
+    sounds = ears + HEARD["hidden_size"]
+    assert sum(parameters(spec, trainable=True).values()) == sum(trained.values()) + sounds
     once = Load(batch=BATCH, seq=1, context=SEQ, decode=True)
     with torch.no_grad():
         cache = theirs(given, use_cache=True).past_key_values
@@ -128,19 +150,22 @@ def test_what_tables_of_pictures_and_sounds_keep(theirs: Any, how: Settings) -> 
 
 
 def take_over(theirs: Any, ours: Any) -> None:
-    """All that a pass of text reads; nothing reads the rest, where no numbers stand."""
+    """All that a pass of text and sounds reads; nothing reads the rest, where no numbers stand."""
     own = dict(ours.named_parameters())
     for path, parameter in theirs.named_parameters():
         if marked := re.fullmatch(r"model\.embed_(vision|audio)\.(\w+)\.weight", path):
             side = {"vision": "pictures", "audio": "sounds"}[marked[1]]
             own[f"embedding.{side}.{MARKERS[marked[2]]}.weight"].data.copy_(parameter.detach())
-        elif "audio_tower" not in path:
+        elif path.startswith("model.audio_tower."):
+            (name,) = rename(path.removeprefix("model.audio_tower."), "gemma3n_audio")
+            own[f"audio.{name}"].data.copy_(parameter.detach().reshape(own[f"audio.{name}"].shape))
+        else:
             path = path.replace("model.language_model.", "model.")
             names = rename(path, "gemma3n_text")
             for name, part in zip(names, parts(path, parameter.detach(), len(names), "", ours), strict=True):
                 place(own[name].data, path, part, "", ours).copy_(part)
     for path, parameter in own.items():
-        if path.startswith(("eyes.", "speech_encoder.")) or "soft_norm" in path:
+        if path.startswith("eyes.") or path == "embedding.pictures.soft_norm.weight":
             parameter.data.fill_(float("nan"))
 
 
@@ -152,9 +177,15 @@ def test_the_twin_has_the_same_weights_counts_and_logits(theirs: Any) -> None:
             parameter.add_(0.1 * torch.randn_like(parameter))
         take_over(model, ours)
         found, expected = ours(given).logits, model(given).logits
+        read = heard(model, 23)
+        at = read["input_ids"] == SOUND
+        listening = ours(read["input_ids"], sounds=read["input_features"], sound_at=at).logits
+        hears, deaf = model(**read).logits, model(read["input_ids"]).logits
     # Norms are in fp32 on both sides.
     assert expected.std() > 0.1
+    assert (hears[:, 7:] - deaf[:, 7:]).abs().max() > 0.1
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(listening, hears, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +205,8 @@ def test_what_is_refused(change: dict[str, Any], field: str) -> None:
     assert refusal.value.field == field
 
 
-@pytest.mark.parametrize(("load", "field"), [(Load(images=1), "images"), (Load(source=40), "source_seq")])
-def test_pictures_and_sounds_are_refused(load: Load, field: str) -> None:
+@pytest.mark.parametrize(("load", "field"), [(Load(images=1), "images"), (Load(source=41), "source_seq")])
+def test_pictures_and_longer_sounds_are_refused(load: Load, field: str) -> None:
     with pytest.raises(Refused) as refusal:
         forward(of(), load)
     assert refusal.value.field == field
