@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from calc.output.dotted import short_names
+
 WIDTH = 80
 """Columns of a terminal that nobody has made wider; sentences are wrapped to it."""
 _NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s)?)?|–")
@@ -202,14 +204,12 @@ def _shortened(table: Table, width: int) -> Table:
     at = list(table.columns).index(table.dotted)
     columns = list(zip(table.columns, *table.rows, strict=True))
     room = width - 2 - sum(2 + max(map(len, column)) for j, column in enumerate(columns) if j != at)
-
-    def end(cell: str) -> str:
-        name, *rest = cell.split(" ")
-        parts = name.split(".")
-        ends = [name, *("…." + ".".join(parts[i:]) for i in range(1, len(parts)))]
-        return " ".join([next((each for each in ends if len(each) <= room), ends[-1]), *rest])
-
-    rows = [[end(cell) if j == at else cell for j, cell in enumerate(row)] for row in table.rows]
+    cells = [row[at].split(" ") for row in table.rows]
+    named = [
+        " ".join([name, *rest])
+        for name, (_, *rest) in zip(short_names([name for name, *_ in cells], room), cells, strict=True)
+    ]
+    rows = [[*row[:at], name, *row[at + 1 :]] for name, row in zip(named, table.rows, strict=True)]
     return table._replace(rows=rows)
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.output import tables
+from calc.output.dotted import short_names
 from calc.output.tables import Table
 
 LINES = st.text(alphabet="ab 1290,.%é×–→≤μ-_/", max_size=12)
@@ -53,3 +54,19 @@ def test_names_that_are_to_be_copied_are_never_broken(monkeypatch: pytest.Monkey
         assert ("not shown in 80 columns: predicted" in text) == (length > 36)
         folded = Table(("status", "case", "time"), [("ok", case * 2, "1.2 ms")])
         assert case * 2 not in tables._fitted([folded], narrow=True)
+
+
+def test_names_that_are_cut_are_told_apart() -> None:
+    """By their ends where these differ, then by the kind of layer, then by more of the name over lines."""
+    names = [f"layers.{{{kind}}}.moe.{of}.up_proj" for kind in ("linear", "full") for of in ("experts", "shared")]
+    short = short_names([*names, "layers.{full}.attention.o_proj", "lm_head.logits"], 16)
+    assert short == [
+        "{linear}….\nexperts.up_proj",
+        "{linear}….\nshared.up_proj",
+        "{full}….experts.\nup_proj",
+        "{full}….shared.\nup_proj",
+        "….o_proj",
+        "lm_head.logits",
+    ]
+    assert short_names(names[::2], 18) == ["{linear}….up_proj", "{full}….up_proj"]
+    assert short_names(names[:2], 18) == ["….experts.up_proj", "….shared.up_proj"]
