@@ -17,7 +17,7 @@ from harness.environment import PYTHON, child_variables
 SCRIPT = Path(__file__).parent / "script" / "app.py"
 HOSTS = "ENVELOPE_HOSTS"
 """Of the environment: further names under which the server may be reached (`dashboard.guard`), with commas between."""
-PIP = "pip install 'transformer-envelope[dashboard]'"
+PIP = "pip install -e '.[dashboard]' in a clone"
 SETTINGS = {
     "browser.gatherUsageStats": "false",
     "client.showErrorDetails": "none",

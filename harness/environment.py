@@ -22,7 +22,7 @@ from harness.record import Environment
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("calc", "harness", "reference_models")
 """What the commit of a result is about: other files of the repository change no time."""
-INSTALL = "torch, for what measures: pip install 'transformer-envelope[harness]'"
+INSTALL = "torch, for what measures, in a clone: pip install -e '.[harness]'"
 Target = Literal["cuda", "cpu"]
 PYTHON = (sys.executable, "-P")
 """What runs a child with `child_variables`: a file of the folder that one works in, such as a dashboard.py of the

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from calc.spec import ModelSpec
 from calc.spec.run import Checkpointing
 
-REFERENCE = "pip install 'transformer-envelope[harness]'"
+REFERENCE = "pip install -e '.[harness]' in a clone"
 MODES: tuple[Checkpointing, ...] = ("none", "selective", "full", "full-early-stop")
 """The ways of checkpointing that our models run."""
 

@@ -75,3 +75,10 @@ def test_the_development_extra_is_imported_or_run() -> None:
     assert not [name for name in needed if MODULES.get(name, name) not in known]
     run = (ROOT / ".ci" / "run").read_text()
     assert all(word in run for word in ("pyright", "ruff", "-n auto"))
+
+
+def test_hints_name_what_can_be_installed() -> None:
+    """The package is on no index: a hint that names it would install nothing, where a clone's own extras do."""
+    for folder in PRODUCT:
+        for file in (ROOT / folder).rglob("*.py"):
+            assert f"{OWN}[" not in file.read_text(), file

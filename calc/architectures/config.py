@@ -15,6 +15,8 @@ from calc.errors import Refused, show
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
 REFUSE: Any = type("Refuse", (), {"__repr__": lambda self: "REFUSE"})()
+TAKEN = ", this family's default"
+"""The end of a note on what is taken for a key that is absent."""
 T = TypeVar("T")
 Tying = Literal["transformers", "checkpoint"]
 
@@ -227,7 +229,7 @@ class Config:
             self.absent[names[0]] = absent
             if absent is REFUSE:
                 raise Refused(self.where + names[0], self._expectation(read), "nothing")
-            return self._assume(names[0], "absent", absent)
+            return self._assume(names[0], absent)
         name = present[0]
         for other in present[1:]:
             if type(self.raw[other]) is not type(self.raw[name]) or self.raw[other] != self.raw[name]:
@@ -242,9 +244,9 @@ class Config:
         except ValueError as error:
             raise Refused(self.where + name, str(error), show(value)) from None
 
-    def _assume(self, name: str, state: str, value: Any) -> Any:
+    def _assume(self, name: str, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
-            self.notes.append(f"{self.where}{name} is {state}: {value}, this family's default")
+            self.notes.append(f"{self.where}{name} is absent: {value}{TAKEN}")
         return value
 
     @staticmethod

@@ -171,7 +171,7 @@ def _fetched(reference: str) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
         from huggingface_hub.utils import logging
     except ImportError:
-        hint = f"{reference!r}, which would be a Hub id: pip install 'transformer-envelope[hub]'{_nearest(reference)}"
+        hint = f"{reference!r}, which would be a Hub id: pip install -e '.[hub]' in a clone{_nearest(reference)}"
         raise Refused("MODEL", "a preset or a path to a file", hint) from None
     logging.set_verbosity_error()
     try:

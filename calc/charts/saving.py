@@ -9,7 +9,7 @@ from calc.charts.vega import Chart
 from calc.errors import Refused
 
 SUFFIXES = (".png", ".svg", ".html")
-PIP = "pip install 'transformer-envelope[charts]'"
+PIP = "pip install -e '.[charts]' in a clone"
 PIXELS, WIDTH = 2, 720
 """A PNG's pixels for each of the chart's, and how many of those a chart is wide."""
 _OF_OWN_WIDTH = {"width", "hconcat", "vconcat", "concat", "facet", "repeat"}

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from calc.architectures.models import load_model, preset_reconstructed
 from calc.cli import completing
 from calc.errors import Refused
-from calc.output.notes import note
+from calc.output.notes import grouped, note
 from calc.spec import ModelSpec
 from calc.spec.run import common_context, common_length
 from calc.units import parse_rate, parse_tokens
@@ -205,7 +205,7 @@ def read_model(reference: str) -> ModelSpec:
         spec = _captured(reference, meta)
     else:
         spec = load_model(reference, meta.get("tying", "transformers"))
-    for text in spec.notes:
+    for text in grouped(spec.notes):
         note(spec, text)
     return spec
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
+from calc.architectures.config import TAKEN
 from calc.errors import printable
 from calc.spec import ModelSpec
 
@@ -16,6 +19,15 @@ def remark(text: str) -> None:
 def note(spec: ModelSpec, text: str) -> None:
     """A message about a model on stderr, on one line."""
     click.echo(printable(f"note: {spec.name}: {text}"), err=True)
+
+
+def grouped(notes: Sequence[str]) -> list[str]:
+    """Notes of a model, with all defaults that were taken for absent keys in one, where the first of them stood."""
+    taken = [text.removesuffix(TAKEN).replace(" is absent: ", " ") for text in notes if text.endswith(TAKEN)]
+    if len(taken) < 2:
+        return list(notes)
+    one = f"absent keys, for which this family's defaults are taken: {', '.join(taken)}"
+    return list(dict.fromkeys(one if text.endswith(TAKEN) else text for text in notes))
 
 
 def warn_beyond(spec: ModelSpec, length: int, option: str) -> None:

@@ -15,7 +15,7 @@ from calc.reading.files import parse_json, read_text
 from calc.tokens.boundaries import OPEN, Cuts, cuts_of
 from calc.tokens.patterns import of_ranks
 
-PIP = "pip install 'transformer-envelope[tokens]'"
+PIP = "pip install -e '.[tokens]' in a clone"
 MAX_TOKENIZER = 128 * 2**20
 """Bytes of a file with a tokenizer: the largest that are published have about 30 MB."""
 

@@ -92,7 +92,7 @@ def needed() -> Any:
         import torch  # noqa: F401
         import transformers
     except ImportError:
-        hint = "the extra: pip install 'transformer-envelope[trace]'"
+        hint = "the extra: pip install -e '.[trace]' in a clone"
         raise Refused("--traced", hint, "no torch or transformers") from None
     return transformers
 

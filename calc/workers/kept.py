@@ -12,7 +12,7 @@ from calc.workers.identity import canonical, code, digest
 from calc.workers.job import Job, Part
 
 FACTS = b"envelope.facts"
-PIP = "pip install 'transformer-envelope[cluster]'"
+PIP = "pip install -e '.[cluster]' in a clone"
 
 
 class FinishedParts:

@@ -116,7 +116,7 @@ class Backend:
 def _no_torch() -> str | None:
     from importlib.util import find_spec
 
-    return None if find_spec("torch") else "torch is not installed: pip install 'transformer-envelope[harness]'"
+    return None if find_spec("torch") else "torch is not installed: pip install -e '.[harness]' in a clone"
 
 
 def _no_cuda() -> str | None:

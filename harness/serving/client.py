@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 from calc.errors import Refused
 from calc.reading.files import parse_json
 
-MISSING = "guidellm: pip install 'transformer-envelope[serve]'"
+MISSING = "guidellm: pip install -e '.[serve]' in a clone"
 LARGEST = 2**30
 FIRST = 600.0
 """Seconds that the first answer may take."""

@@ -24,7 +24,7 @@ ENDS = 20.0
 
 def _transformers(model: str, port: int) -> list[str]:
     if find_spec("accelerate") is None or find_spec("fastapi") is None:
-        raise Refused("--launch", "transformers: pip install 'transformer-envelope[serving]'", "parts of it")
+        raise Refused("--launch", "transformers: pip install -e '.[serving]' in a clone", "parts of it")
     run = "import sys; from transformers.cli.transformers import main; sys.argv[0] = 'transformers'; main()"
     serve = ["serve", model, "--continuous-batching", "--host", "127.0.0.1", "--port", str(port)]
     return [sys.executable, "-c", run, *serve]

@@ -190,5 +190,5 @@ def test_an_unknown_family_is_refused_by_name() -> None:
 
 def test_a_hub_id_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(calc.Refused, match=r"pip install 'transformer-envelope\[hub\]'"):
+    with pytest.raises(calc.Refused, match=r"pip install -e '\.\[hub\]' in a clone"):
         calc.load_model("openai-community/gpt2")

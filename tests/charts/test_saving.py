@@ -53,7 +53,7 @@ def test_a_file_is_what_it_ends_in_and_fetches_nothing(tmp_path: Path, suffix: s
 def test_without_the_extra_the_pip_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     for failing in (lambda: saving.check(tmp_path / "a.png"), lambda: saving.picture(KINDS["stacked"](), "svg")):
-        with pytest.raises(Refused, match=r"pip install 'transformer-envelope\[charts\]'"):
+        with pytest.raises(Refused, match=r"pip install -e '\.\[charts\]' in a clone"):
             failing()
 
 

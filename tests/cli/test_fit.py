@@ -102,7 +102,7 @@ def test_without_the_extra_the_pip_command_is_named(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     status, _, err = run("fit", RUNS, "--chart", str(tmp_path / "fit.png"))
     assert status == 2
-    assert "pip install 'transformer-envelope[charts]'" in err
+    assert "pip install -e '.[charts]' in a clone" in err
 
 
 def test_progress_after_two_seconds_and_interruption(tmp_path: Path) -> None:

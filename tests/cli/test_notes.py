@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from calc.cli import cli
+from tests.architectures.cases import BASES
 from tests.architectures.cases_text import TEXT
 from tests.architectures.cases_vision import SEEING
 
@@ -144,3 +145,20 @@ def test_a_page_that_has_no_picture_is_named(capsys: Capture, tmp_path: Path) ->
     said = "note: page: no pictures are read; --images N adds one behind each of N texts"
     assert said in run(capsys, f"flops {path} --seq 32 --batch 2")[1].splitlines()
     assert said not in run(capsys, f"flops {path} --seq 32 --batch 2 --images 2")[1].splitlines()
+
+
+def test_defaults_of_absent_keys_are_one_note(tmp_path: Path, capsys: Capture) -> None:
+    """A config that leaves much out to its class is told of in a line; one key alone as before."""
+    whole = BASES["gemma2"] | {"model_type": "gemma2", "query_pre_attn_scalar": 256}
+    for absent, note in (
+        ({"query_pre_attn_scalar"}, "query_pre_attn_scalar is absent: 256, this family's default"),
+        (
+            {"query_pre_attn_scalar", "sliding_window"},
+            "absent keys, for which this family's defaults are taken: query_pre_attn_scalar 256, sliding_window 4096",
+        ),
+    ):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({key: value for key, value in whole.items() if key not in absent}))
+        _, err = run(capsys, f"params {path}")
+        assert err.count("family's default") == 1
+        assert note in err

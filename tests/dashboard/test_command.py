@@ -63,7 +63,7 @@ def test_a_port_that_is_taken_is_said_in_one_line() -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
-    with pytest.raises(Refused, match=r"pip install 'transformer-envelope\[dashboard\]'"):
+    with pytest.raises(Refused, match=r"pip install -e '\.\[dashboard\]' in a clone"):
         cli.main(["dashboard"], standalone_mode=False)
 
 

@@ -58,7 +58,7 @@ def test_without_torch_it_says_what_to_install_and_asks_nothing(results: Path, m
     last(results, statuses={"ok": 3})
     at = opened("measured")
     assert form(at) == []
-    command = "pip install 'transformer-envelope[harness]'"
+    command = "pip install -e '.[harness]'"
     assert INSTALL.endswith(command)
     (words,) = (each.value for each in at.markdown if "pip install" in each.value)
     assert words == f"Measuring needs torch: `{command}`"

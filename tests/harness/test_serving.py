@@ -106,7 +106,7 @@ def _free() -> int:
 def needs_everything() -> None:
     """A real engine and a real client, of the extras serving and serve."""
     for name in ("accelerate", "fastapi", "guidellm"):
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install transformer-envelope[serve,serving]")
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install -e .[serve,serving] in a clone")
 
 
 @pytest.mark.slow

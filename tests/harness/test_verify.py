@@ -98,7 +98,7 @@ def test_a_difference_is_shown_and_fails(config: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("missing", "oracle", "hint"),
-    [("torch", "reference", "transformer-envelope[harness]"), ("transformers", "transformers", "install transformers")],
+    [("torch", "reference", ".[harness]' in a clone"), ("transformers", "transformers", "install transformers")],
 )
 def test_what_is_not_installed_is_named(
     config: str, missing: str, oracle: str, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: Any

@@ -45,5 +45,5 @@ def test_processes_need_no_extra() -> None:
 def test_the_pip_command_is_told(tmp_path: Path, option: str, module: str) -> None:
     done = without_the_extra(*GRID, option, str(tmp_path))
     assert done.returncode == 2
-    expected = "the extra cluster: pip install 'transformer-envelope[cluster]'"
+    expected = "the extra cluster: pip install -e '.[cluster]' in a clone"
     assert done.stderr == f"error: {option}: expected {expected}, found no module {module}\n"
