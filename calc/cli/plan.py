@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from calc.blocks.build import vectors_read
-from calc.cli import options, plan_words
+from calc.cli import options, plan_file, plan_words
 from calc.cli.amounts import Amount, Positive
 from calc.cli.options import Names
 from calc.cli.plan_grid import print_grid
@@ -36,7 +36,9 @@ from calc.spec.clusters import load_cluster
 @options.model
 @click.option("--cluster", type=Names(), required=True, help="One of `clusters`, or a TOML file; several are compared.")
 @click.option("--gpus", type=plan_words.Gpus(), help="64, or several: 64,96 or 8..512 by doubling.")
-@click.option("--global-batch", type=plan_words.GlobalBatch(), required=True, help="Tokens of a step, or 512seq.")
+@click.option(
+    "--global-batch", type=plan_words.GlobalBatch(), help="Tokens of a step, or 512seq.  [default: of --from]"
+)
 @of_run(
     *("seq", "stack", "execution", "optimizer"),
     words={"execution": ("eager", "sdpa", "compiled")},
@@ -79,7 +81,8 @@ def plan(model: ModelSpec, **given: Any) -> None:
     """
     fmt, top, tokens, days = (given[name] for name in ("fmt", "top", "tokens", "days"))
     plan_words.refuse_contradictions(given)
-    questions = _questions(model, given)
+    read = None if given["source"] is None else plan_file.read_launch(tool(given["written"]), given["source"])
+    questions = _questions(model, given if read is None else plan_file.with_file(given, read))
     progress, workers = Progress(), given["workers"]
     if given["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
@@ -87,8 +90,8 @@ def plan(model: ModelSpec, **given: Any) -> None:
         budget = {"most_params": given["params"], "flops": given["flops"], "tokens": tokens}
         print_grid(questions[0], given["grid"], given["law"], budget, progress, workers, fmt)
         return
-    if given["source"] is not None:
-        print_existing(questions[0], tool(given["written"]), given["source"], progress, workers, fmt)
+    if read is not None:
+        print_existing(questions[0], plan_file.unsaid(read, given), given["source"], progress, workers, fmt)
         return
     if given["gpus"] is None:
         print_fewest(questions[0], tokens, days, top, progress, workers, fmt)
@@ -129,7 +132,7 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     sequences, rounding = plan_words.sequences(given["global_batch"], seq)
     if rounding:
         click.echo(f"note: {rounding}", err=True)
-    if given["gpus"] is None and (given["days"] is None or given["tokens"] is None) and given["source"] is None:
+    if given["gpus"] is None and (given["days"] is None or given["tokens"] is None):
         raise Refused("--gpus", "how many, or --days and --tokens to find how few", "none")
     prices = plan_words.prices(given["price"], clusters)
     fixed, at_most = plan_words.fixed(given["fix"]), plan_words.at_most(given["at_most"])
@@ -156,8 +159,6 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
 def _with_stack(given: dict[str, Any]) -> dict[str, Any]:
     """The words of a run; a tool's own stack where a plan is written for it. Errors: Refused for another stack."""
     words = dict(given["words"])
-    if given["source"] is not None and given["written"] is None:
-        raise Refused("--as", "the tool that --from is a file of", "none")
     if given["written"] is None:
         return words
     own = tool(given["written"]).stack

@@ -17,10 +17,9 @@ from calc.plan.answer import Answer, Plan, difference, record_of
 from calc.plan.deadline import fewest_gpus, tokens_in
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.beyond import Beyond
-from calc.plan.export.launch import LONGEST, Launch, Tool, meant
+from calc.plan.export.launch import Launch, Read, Tool
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
-from calc.reading.files import read_text
 from calc.units import binary, duration, si
 from calc.workers.workers import Workers
 
@@ -45,19 +44,12 @@ def held_by_none(wider: Beyond, tool: str) -> str:
     return f"{tool} has no words for {', '.join(wider.lacks)} of the best plan of its stack: {_one_line(wider.plan)}"
 
 
-def print_existing(question: Question, tool: Tool, source: str, progress: Progress, workers: Workers, fmt: str) -> None:
+def print_existing(question: Question, read: Read, source: str, progress: Progress, workers: Workers, fmt: str) -> None:
     """What the plan of a launch file costs, and what would be better. Ends with 1 where it does not fit."""
-    path = Path(source)
-    if not path.is_file():
-        raise Refused("--from", f"a launch file of {tool.name}", source[:80])
-    read = tool.read(read_text(path, LONGEST), path.name)
-    if read.unread:
-        unread = ", ".join(meant(name, tool.known) for name in read.unread)
-        remark(f"not read, as no setting of that name is known to make a plan: {unread}")
     described = question_of(question, read)
-    if len(described.gpus) != 1 or (read.gpus is None and not question.gpus):
+    if len(described.gpus) != 1:
         raise Refused("--gpus", "one number", "several")
-    own = plan_of(described, {**question.fixed, **words_of(described, read)})
+    own = plan_of(described, {**words_of(described, read), **question.fixed})
     found = answer([replace(described, fixed={})], "time", 1, progress, workers)
     progress.close()
     best = found.plans[0] if found.plans else own
@@ -69,7 +61,7 @@ def print_existing(question: Question, tool: Tool, source: str, progress: Progre
     if better > 0:
         rows.append(("better by", f"{better:.1%}: {difference(best, own)}"))
     record = record_of(own, best) | {"better": record_of(best, best)}
-    emit([record], [Table(("", ""), rows, f"{own.prediction.model}: {path.name}")], fmt)
+    emit([record], [Table(("", ""), rows, f"{own.prediction.model}: {Path(source).name}")], fmt)
     end_as(found.interrupted)
     if not own.fits:
         sys.exit(1)

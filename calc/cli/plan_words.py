@@ -89,6 +89,10 @@ def refuse_contradictions(words: Mapping[str, Any]) -> None:
     """Errors: Refused for options that change nothing beside others, and for several clusters where one is asked of."""
     names = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     asked = _asked(words)
+    if words["source"] is None and words["global_batch"] is None:
+        raise Refused("--global-batch", "tokens of a step, as 4Mi, or its sequences, as 512seq", "none")
+    if words["source"] is not None and words["written"] is None:
+        raise Refused("--as", "the tool that --from is a file of", "none")
     for name in OF_GRID if words["grid"] is None else ():
         if given(name):
             raise Refused(names[name], "--model-grid beside it, of whose shapes it is said", words[name])

@@ -194,6 +194,45 @@ def test_a_launch_file_and_what_would_be_better(run: Run, tmp_path: Path) -> Non
     assert own["fits"] is True
 
 
+def test_a_launch_file_says_what_the_command_line_leaves_open(run: Run, tmp_path: Path) -> None:
+    """GPUs, length and batch are the file's; what is said beside it is taken instead, with a note."""
+    file = tmp_path / "launch.sh"
+    flags = "--micro-batch-size 4 --tensor-model-parallel-size 2 --seq-length 512 --global-batch-size 64"
+    file.write_text(f"torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py {flags} --bf16")
+    alone = ("plan", "gpt2", "--cluster", "dgx-h100", "--as", "megatron-core", "--from", str(file), "--json")
+    few = ("--at-most", "batch=4", "--at-most", "pp=1", "--at-most", "cp=1")
+    status, out, err = run(*alone, *few)
+    (own,) = records(out)
+    assert (status, "file" in err) == (0, False)
+    assert (own["gpus"], own["plan"]["tp"], own["plan"]["dp"], own["plan"]["micro_batches"]) == (8, 2, 4, 4)
+    assert own["tokens_per_second"] == pytest.approx(64 * 512 / own["seconds"])
+    other = ("--gpus", "4", "--seq", "256", "--global-batch", "32seq", "--fix", "tp=1")
+    status, out, err = run(*alone, *few, *other)
+    (own,) = records(out)
+    assert (own["gpus"], own["plan"]["tp"], own["plan"]["dp"], own["plan"]["micro_batches"]) == (4, 1, 4, 2)
+    assert own["tokens_per_second"] == pytest.approx(32 * 256 / own["seconds"])
+    assert [line for line in err.splitlines() if "of the file" in line] == [
+        "note: --seq asks for 256, not the 512 of the file",
+        "note: --gpus asks for 4, not the 8 of the file",
+        "note: --global-batch asks for 32 sequences, not the 64 of the file",
+        "note: --fix tp asks for 1, not the 2 of the file",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks"), [("", "--gpus"), ("torchrun --nnodes 1 --nproc-per-node 8 ", "--global-batch")]
+)
+def test_what_neither_a_launch_file_nor_the_command_line_says_is_asked_for(
+    run: Run, tmp_path: Path, line: str, lacks: str
+) -> None:
+    file = tmp_path / "launch.sh"
+    file.write_text(f"{line}pretrain_gpt.py --micro-batch-size 4")
+    status, out, err = run("plan", "gpt2", "--cluster", "dgx-h100", "--as", "megatron-core", "--from", str(file))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: {lacks}: expected")
+    assert "as the file does not say" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
