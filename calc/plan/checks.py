@@ -22,6 +22,7 @@ REASONS = {
     "ep": "does not divide: ep in experts or ranks",
     "pp": "does not divide: more stages than layers, or layers that cannot be cut",
     "interleave": "does not divide: pieces of stages in layers",
+    "micro_batches": "does not divide: stages in micro-batches, as the stack's pieces of stages need",
     "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
     "zero": "stages of ZeRO that do not go with updates on the host",
     "offload": "pipelines, beside activations on the host",
@@ -46,6 +47,11 @@ def possible(question: Question, run: Run, columns: Columns) -> tuple[Column, Co
             ruled[reason] += lost
         alive &= holds
     return np.flatnonzero(alive), ruled
+
+
+def failed_by_all(question: Question, run: Run, columns: Columns) -> set[str]:
+    """The reasons each of which alone rules out every row."""
+    return {reason for reason, holds in _tests(question, run, columns) if not holds.any()}
 
 
 def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str, Column]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
 from calc.plan.answer import Answer
-from calc.plan.checks import REASONS, possible
+from calc.plan.checks import REASONS, failed_by_all, possible
 from calc.plan.leaders import at
 from calc.plan.planning import with_offload
 from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
 from calc.plan.room import room_of, run_of_rows
-from calc.plan.space import chunks, ranks, structures
+from calc.plan.space import Columns, chunks, ranks, structures
+from calc.spec.run import Run
 from calc.units import binary
 
 DOUBLINGS = 10
@@ -28,7 +31,7 @@ def least_that_works(question: Question, found: Answer) -> str:
         if fewest != question.sequences:
             long = f"{fewest * question.seq:,} {question.spec.unit}"
             return f"no plan divides {question.sequences:,} sequences a step; {fewest:,} ({long}) would be"
-        return f"no plan can be: {_reasons(found) or REASONS['memory']}"
+        return _none_possible(question) or f"no plan can be: {_reasons(found) or REASONS['memory']}"
     reserved, run = found.least
     if reserved > question.budget:
         room = binary(question.device.usable - CONTEXT)
@@ -50,25 +53,55 @@ def _reasons(found: Answer) -> str:
 
 
 def _none_listed(question: Question) -> str:
-    """Which of the sizes that were asked for no plan has, and those that there are with the rest as asked."""
+    """Which of what was asked for no plan has, and of a size those that there are with the rest as asked."""
+    for name, wanted in (*question.fixed.items(), *question.at_most.items()):
+        if name not in SIZES:
+            if next(_listed(_freed(question, name)), None) is not None:
+                return f"no plan has {name} {wanted} with the rest as asked"
+        elif can := _sizes(_freed(question, name), name):
+            return f"no plan has {name} {wanted}: with the rest as asked it can be {can}"
+    return "no plan can be: of what was asked for, two exclude each other"
+
+
+def _none_possible(question: Question) -> str:
+    """Which of the sizes that were asked for rules all plans out, why, and what it can be with the rest as asked; empty
+    where no size of its own does."""
+    for name, wanted in (*question.fixed.items(), *question.at_most.items()):
+        if name in SIZES and (can := _sizes(_freed(question, name), name)):
+            failed = [failed_by_all(question, run, columns) for run, columns in _listed(question)]
+            alone = set[str].intersection(*failed) if failed else set[str]()
+            why = "; ".join(text for reason, text in REASONS.items() if reason in alone)
+            return f"no plan has {name} {wanted}{why and f' ({why})'}: with the rest as asked it can be {can}"
+    return ""
+
+
+def _freed(question: Question, name: str) -> Question:
+    """The same without what it says of a size or word."""
+    kept: dict[str, dict[str, Any]] = {
+        kind: {key: value for key, value in getattr(question, kind).items() if key != name}
+        for kind in ("fixed", "at_most")
+    }
+    return replace(question, **kept)
+
+
+def _listed(question: Question) -> Iterator[tuple[Run, Columns]]:
+    """Every plan of kinds that the stack can launch and that are described."""
+    for words in structures(question)[0]:
+        for gpus in question.gpus:
+            for columns in chunks(question, gpus, words):
+                with suppress(Refused):
+                    yield run_of_rows(question, columns, words), columns
+
+
+def _sizes(question: Question, name: str) -> str:
+    """The sizes of this name that plans have which can be carried out, with commas between them."""
     import numpy as np
 
-    for name, wanted in (*question.fixed.items(), *question.at_most.items()):
-        others: dict[str, dict[str, Any]] = {
-            kind: {key: value for key, value in getattr(question, kind).items() if key != name}
-            for kind in ("fixed", "at_most")
-        }
-        free = replace(question, **others)
-        kinds, _ = structures(free)
-        columns = (each for words in kinds for gpus in free.gpus for each in chunks(free, gpus, words))
-        if name not in SIZES:
-            if next(columns, None) is not None:
-                return f"no plan has {name} {wanted} with the rest as asked"
-            continue
-        found = sorted({int(value) for each in columns for value in np.unique(each[name])})
-        if found:
-            return f"no plan has {name} {wanted}: with the rest as asked it can be {', '.join(map(str, found))}"
-    return "no plan can be: of what was asked for, two exclude each other"
+    found: set[int] = set()
+    for run, columns in _listed(question):
+        with suppress(Refused):
+            found |= {int(size) for size in np.unique(columns[name][possible(question, run, columns)[0]])}
+    return ", ".join(map(str, sorted(found)))
 
 
 def doubled_until_fits(question: Question, gpus: int) -> int | None:

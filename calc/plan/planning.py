@@ -105,8 +105,9 @@ def answer(
         plans += _timed_alone(question, each, top)
         if each.interrupted:
             break
-    # A kept folder is of one search.
-    if not plans and workers.keep is None and not any(each.interrupted for _, each in seen):
+    # A kept folder is of one search. What no room on a GPU lacks, none on the host mends.
+    lacks_room = not plans and any(each.ruled["memory"] for _, each in seen)
+    if lacks_room and workers.keep is None and not any(each.interrupted for _, each in seen):
         for question in filter(None, map(with_offload, questions)):
             each = search(question, top, objective, progress, workers, every)
             seen.append((question, each))

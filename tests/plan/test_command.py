@@ -113,7 +113,30 @@ def test_a_batch_that_no_plan_divides_says_which_one_would(run: Run) -> None:
 def test_a_size_that_no_plan_has_is_named_with_those_that_there_are(run: Run) -> None:
     status, out, err = run("plan", "gpt2", *ASKED, "--at-most", "batch=4", "--at-most", "cp=2", "--fix", "tp=3")
     assert (status, out) == (1, "")
-    assert err.splitlines()[-1] == "error: no plan has tp 3: with the rest as asked it can be 1, 2, 4, 8"
+    assert err.splitlines()[-1] == "error: no plan has tp 3: with the rest as asked it can be 1, 2, 4"
+    two = (
+        "gpt2",
+        "--cluster",
+        "dgx-h100",
+        "--gpus",
+        "16",
+        "--seq",
+        "1024",
+        "--global-batch",
+        "64seq",
+        "--at-most",
+        "cp=2",
+    )
+    heads, beyond = "does not divide: tp in heads", "tensor-parallel ranks beyond a machine and its fast links"
+    for tp, whys in ((3, ()), (16, (heads, beyond))):
+        for stack in ((), ("--stack", "megatron-core")):
+            status, out, err = run("plan", *two, *stack, "--fix", f"tp={tp}")
+            assert status == 1
+            assert "the host" not in out
+            said = err.splitlines()[-1]
+            assert said.startswith(f"error: no plan has tp {tp}")
+            assert all(why in said for why in whys)
+            assert said.endswith(": with the rest as asked it can be 1, 2, 4")
     status, _, err = run("plan", *SMALL, "--cluster", "dgx-h10")
     assert status == 2
     assert "dgx-h100" in err
@@ -123,8 +146,12 @@ def test_a_size_that_no_plan_has_is_named_with_those_that_there_are(run: Run) ->
 def test_why_no_plan_is_possible_is_said_of_each_reason(run: Run) -> None:
     ruled = ("--fix", "offload=activations", "--fix", "pp=2")
     _, _, err = run("plan", "gpt2", *ASKED[:-2], *ruled)
+    assert err.splitlines()[-1] == (
+        "error: no plan has pp 2 (pipelines, beside activations on the host): with the rest as asked it can be 1"
+    )
+    _, _, err = run("plan", "gpt2", *ASKED[:-2], *ruled, "--seq", "1023", "--fix", "cp=2")
     assert "no plan can be: " in err
-    assert "pipelines, beside activations on the host (" in err
+    assert "does not divide: 2 × cp in the sequence (" in err
     experts = ("qwen3-30b-a3b", *ASKED[:-2], "--fix", "expert_tp=1", "--fix", "sequence_parallel=false")
     assert "no plan has expert_tp 1 with the rest as asked" in run("plan", *experts)[2]
 
