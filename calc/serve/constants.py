@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
@@ -14,8 +14,8 @@ from calc.spec.run.engines import engine_named, engine_names
 FILE = Path(__file__).parents[1] / "data" / "serving" / "constants.toml"
 MOST = 0.95
 """Of a datasheet's peak, bandwidth or link, what a fitted share never exceeds."""
-Constants = Mapping[str, float]
-"""`name` or `name.kind` -> a constant; one of a kind multiplies the general one."""
+Constants = Mapping[str, Any]
+"""`name` or `name.kind` -> a constant; one of a kind multiplies the general one. Columns of numbers give columns."""
 
 
 @cache
@@ -59,21 +59,35 @@ class Fitted(NamedTuple):
 
     known: Constants
 
-    def of(self, name: str, *kinds: str) -> float:
+    def of(self, name: str, *kinds: str) -> Any:
         """The constant `name` for all of these kinds together. Errors: Refused for one that the constants lack."""
         if name not in self.known:
             raise Refused("constants", f"one of {name}", f"none among {', '.join(self.known)[:60]} …")
         value = self.known[name]
         for kind in kinds:
-            value *= of_kind(self.known, f"{name}.{kind}")
+            value = value * of_kind(self.known, f"{name}.{kind}")
         return value
 
-    def share(self, name: str, *kinds: str) -> float:
+    def share(self, name: str, *kinds: str) -> Any:
         """The same of a share of a datasheet's figure, which none exceeds."""
-        return min(self.of(name, *kinds), MOST)
+        return least(self.of(name, *kinds), MOST)
 
 
-def of_kind(known: Constants, name: str) -> float:
+def least(one: Any, other: Any) -> Any:
+    """The smaller of two numbers; of columns, of every two in a place."""
+    if isinstance(one, float) and isinstance(other, float):
+        return min(one, other)
+    import numpy as np
+
+    return np.minimum(one, other)
+
+
+def greatest(one: Any, other: Any) -> Any:
+    """The greater of two numbers; of columns, of every two in a place."""
+    return -least(-one, -other)
+
+
+def of_kind(known: Constants, name: str) -> Any:
     """What multiplies a constant for one kind: fitted, judged, or nothing."""
     found = known.get(name)
     return judged().get(name, 1.0) if found is None else found
@@ -96,7 +110,7 @@ def families_of(engine: str) -> Families:
 
 def interval_of(name: str, engine: str) -> tuple[float, float, float]:
     """level, and the multiples of a predicted mean between which as many measured ones lie: of systems that constants
-    were not fitted to in turn."""
+    were not fitted to in turn, of the engine where its own stray otherwise."""
     file = file_of(engine)
     own = parse_toml(read_text(file), file.name)["interval"]
-    return own["level"], *own[name]
+    return own["level"], *own.get(engine, own).get(name, own[name])

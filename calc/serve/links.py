@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.serve.constants import Fitted
+from calc.serve.constants import Fitted, greatest, least
 from calc.spec.hardware import Device
 from calc.time.cluster.crossing import carried, waiting
 from calc.time.cluster.links import adapter, domain_of
@@ -23,15 +23,15 @@ for 1 MB on two L40S (the same tables, 16 bits)."""
 class Way(NamedTuple):
     """bandwidth: bytes a second of one GPU, one way; infinite where nothing is sent. begins: seconds."""
 
-    bandwidth: float
-    begins: float
+    bandwidth: Any
+    begins: Any
 
 
 NOWHERE = Way(math.inf, 0.0)
 """Of who has nobody to talk to."""
 
 
-def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: float) -> Way:
+def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: Any) -> Way:
     """The way of a sum over so many ranks. linked: seconds in which one over two of them with links begins, as fitted.
 
     Beyond a domain ranks hand their parts to one another over fast links while each one's card carries its part to the
@@ -48,10 +48,10 @@ def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: float) -> 
     each = max(some for some in range(1, joined + 1) if ranks % some == 0)
     card = _beyond(device, fitted, linked).bandwidth * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
     fast = _within(device, fitted, linked, "--tp", ranks).bandwidth if each > 1 else math.inf
-    return Way(min(card, fast), float(waiting("all_reduce", ranks, each)))
+    return Way(least(card, fast), float(waiting("all_reduce", ranks, each)))
 
 
-def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linked: float) -> Way:
+def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linked: Any) -> Way:
     """The mean way from a stage of `wide` GPUs to the next: stages stand one behind another, as many of them in a
     domain of fast links as fit there whole.
 
@@ -68,7 +68,7 @@ def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linke
     return Way(hops / seconds, sum(count * way.begins for count, way in ways) / hops)
 
 
-def between_servers(device: Device, gpus: int, fitted: Fitted) -> float:
+def between_servers(device: Device, gpus: int, fitted: Fitted) -> Any:
     """Bytes a second, one way, of a GPU of one server to one of another: over fast links where one domain holds all
     the GPUs of both, else by its adapter.
 
@@ -79,16 +79,16 @@ def between_servers(device: Device, gpus: int, fitted: Fitted) -> float:
     return _within(device, fitted, 0.0, "--gpus", gpus).bandwidth
 
 
-def _within(device: Device, fitted: Fitted, linked: float, option: str, found: int) -> Way:
+def _within(device: Device, fitted: Fitted, linked: Any, option: str, found: int) -> Way:
     """Over the device's own links, or through its host where it has none."""
     if device.link_one_way is not None:
         return Way(float(device.link_one_way) * fitted.share("link"), linked)
     if device.host is None:
         raise Refused(option, f"1 on {device.name}, whose links are not known", found)
-    return Way(float(device.host.value) / 2 * HOSTED, max(linked, HOSTED_BEGINS))
+    return Way(float(device.host.value) / 2 * HOSTED, greatest(linked, HOSTED_BEGINS))
 
 
-def _beyond(device: Device, fitted: Fitted, linked: float) -> Way:
+def _beyond(device: Device, fitted: Fitted, linked: Any) -> Way:
     """By one GPU's adapter, beyond the fast links' domain."""
-    begins = linked if device.link_one_way is not None else max(linked, HOSTED_BEGINS)
+    begins = linked if device.link_one_way is not None else greatest(linked, HOSTED_BEGINS)
     return Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))

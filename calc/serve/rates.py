@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of
+from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of, least
 from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
 from calc.serve.links import between_ranks, between_stages
@@ -53,9 +53,9 @@ def rates_of(
     return Rates(
         narrow=narrow * dense,
         wide=wide * fitted.share("computing", "bf16", family, engine),
-        grouped=narrow * min(kernels.compute * fitted.of("grouped", running), dense),
-        streaming=reading * min(streaming * (fitted.of("widening") if widened else 1.0), MOST),
-        experts=reading * min(kernels.stream * fitted.of("experts", family, engine, running), MOST),
+        grouped=narrow * least(kernels.compute * fitted.of("grouped", running), dense),
+        streaming=reading * least(streaming * (fitted.of("widening") if widened else 1.0), MOST),
+        experts=reading * least(kernels.stream * fitted.of("experts", family, engine, running), MOST),
         tile=kernels.tile,
         sorting=kernels.passes / memory,
         cache=memory * fitted.share("cache", attention, family, engine),
@@ -69,7 +69,7 @@ def rates_of(
         **_links(device, ranks, groups, stages, fitted, fitted.of("latency", family, engine)),
         **host_of(engine, known)._asdict(),
         skew=fitted.of("skew"),
-        evenness=min(fitted.of("evenness"), 1.0),
+        evenness=least(fitted.of("evenness"), 1.0),
         gathering=fitted.of("gathering"),
     )
 
@@ -79,7 +79,7 @@ def _besides(name: str, fitted: Fitted, rules: Engine, family: str) -> float:
     return 0.0 if name in rules.unfitted else fitted.of(name, family, rules.name)
 
 
-def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted, linked: float) -> dict[str, float]:
+def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted, linked: Any) -> dict[str, Any]:
     """What leads between the ranks of one sequence, between all of a stage, and from a stage to the next, as `Rates`
     has it. linked: seconds in which a sum over two ranks with links begins.
 
@@ -104,9 +104,9 @@ class Host(NamedTuple):
     """Seconds that an engine's host takes: `step`, of each step; of each sequence in it, while the device works
     (`sequence`) or while it does not (`serial`)."""
 
-    step: float
-    sequence: float
-    serial: float
+    step: Any
+    sequence: Any
+    serial: Any
 
 
 def host_of(engine: str, given: Constants | None = None) -> Host:
@@ -156,7 +156,7 @@ def _half_sums(device: Device) -> float:
     return max(wide, float(peaks["int8"].value) / 2) if "int8" in peaks else wide
 
 
-def _reads(device: Device, core: float | None) -> float:
+def _reads(device: Device, core: Any) -> Any:
     """Bytes a second that a stream of weights is read with: the memory's, or what all cores have under way of it at
     once (`core`, of one), where kernels keep few reads in flight."""
     memory = float(device.bandwidth.value)

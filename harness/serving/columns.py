@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from calc.serve.constants import Constants, families_of
+from calc.serve.constants import Constants
 from calc.serve.formats import served_format
 from calc.serve.rank import Rank
-from calc.serve.rates import family_of, rates_of, request_seconds
+from calc.serve.rates import rates_of, request_seconds
 from calc.serve.service import Service
 from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
 from calc.serve.step import Rates
@@ -20,10 +20,6 @@ from calc.spec.hardware import Device
 from calc.spec.run.engines import Engine
 from harness.serving.rows import ServedRow
 from harness.serving.scoring import services
-
-BURST = 0.1
-"""Of all requests, those that a benchmark of ten times its concurrency sends at once when it begins."""
-
 
 RateKey = tuple[str, str, str, int, bool, int, int]
 """What the rates of a case rest on: its device, format, engine, ranks that sums cross, whether attention is latent,
@@ -90,12 +86,6 @@ class Columns:
     bursts: Any
     devices: dict[str, Device]
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Engines and families of devices, of which constants may be."""
-        families = (family for engine in self.engines for family in families_of(engine).measured)
-        return (*self.engines, *(family.replace(" ", "") for family in families))
-
     def of(self, rows: Any) -> Columns:
         """The columns of some cases, as often as each is named."""
         ranks = SimpleNamespace(**{name: column[rows] for name, column in vars(self.ranks).items()})
@@ -143,29 +133,36 @@ def columns(cases: Sequence[Case]) -> Columns:
         engines,
         np.array([engines.index(c.row.engine) for c in cases]),
         np.array([float(c.engine.mixed) for c in cases]),
-        np.array([1.0 if c.together else BURST for c in cases]),
+        np.array([1.0 if c.together else 1 / c.row.rounds for c in cases]),
         {key[0]: load_device(key[0]) for key in keys},
     )
 
 
-def priced(ready: Columns, given: Constants, beside: Priced | None = None, kind: str = "") -> Priced:
-    """What constants say of cases: rates of each key, seconds of a request of each case. Where they differ from those
-    of `beside` in one constant of a kind, an engine or a family of devices, other kinds' rates are those of that."""
+def priced(ready: Columns, given: Constants) -> Priced:
+    """What constants say of cases: rates of each key, seconds of a request of each case."""
+    (found,) = priced_each(ready, given, 1)
+    return found
+
+
+def priced_each(ready: Columns, given: Constants, many: int) -> list[Priced]:
+    """The same of so many constants at once. given: of each constant a column of what it is in turn, or a number."""
     import numpy as np
 
-    def rates(key: RateKey) -> Any:
-        device, form, engine, ranks, latent, *laid = key
-        return rates_of(ready.devices[device], served_format(form), engine, ranks, latent, given, *laid)
-
-    def others(key: RateKey) -> bool:
-        return kind in ready.kinds and kind not in (key[2], family_of(ready.devices[key[0]], key[2]))
-
-    table = [rates(key) if beside is None or not others(key) else beside.rates[at] for at, key in enumerate(ready.keys)]
-    request = np.zeros(len(ready.engine))
+    table, request = np.zeros((many, len(ready.keys), len(Rates._fields))), np.zeros((many, len(ready.engine)))
+    for at, (device, form, engine, ranks, latent, *laid) in enumerate(ready.keys):
+        rates = rates_of(ready.devices[device], served_format(form), engine, ranks, latent, given, *laid)
+        for field, column in enumerate(rates):
+            table[:, at, field] = column
     for at, engine in enumerate(ready.engines):
         own = ready.engine == at
-        request[own] = request_seconds(engine, ready.point.input[own], given)
-    return Priced(np.array(table, dtype=float), request, given["together"])
+        tokens = ready.point.input[own]
+        if many == 1:
+            request[:, own] = request_seconds(engine, tokens, given)
+        else:
+            wide = {name: column[:, None] for name, column in given.items()}
+            request[:, own] = request_seconds(engine, tokens, wide)
+    together = np.broadcast_to(given["together"], many)
+    return [Priced(table[i], request[i], float(together[i])) for i in range(many)]
 
 
 def predicted(cases: Sequence[Case], given: Constants, ready: Columns | None = None) -> Steady:

@@ -205,7 +205,8 @@ def local_columns(cases: Sequence[LocalCase]) -> tuple[Any, StepLoad]:
 
 
 def local_seconds(cases: Sequence[LocalCase], given: Constants, ready: tuple[Any, StepLoad] | None = None) -> Any:
-    """Seconds of all passes of each case, of a token's pass for answers."""
+    """Seconds of all passes of each case, of a token's pass for answers. given: numbers, or of each constant a column,
+    which gives a row for each place in it."""
     import numpy as np
 
     ranks, loads = local_columns(cases) if ready is None else ready
@@ -214,7 +215,10 @@ def local_seconds(cases: Sequence[LocalCase], given: Constants, ready: tuple[Any
     known = {
         key: rates_of(devices[key[0]], served_format(key[1]), key[2], 1, key[3], given) for key in dict.fromkeys(asked)
     }
-    rates = Rates(*(np.array(column, dtype=float) for column in zip(*(known[key] for key in asked), strict=True)))
+    places = [list(known).index(key) for key in asked]
+    rates = Rates(
+        *(np.stack(np.broadcast_arrays(*column), axis=-1)[..., places] for column in zip(*known.values(), strict=True))
+    )
     steps = np.array([c.steps / c.overlap for c in cases])
     return step_time(ranks, loads, rates).total * steps
 

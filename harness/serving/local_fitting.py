@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from calc.serve.constants import families_of
 from harness.serving.local import LocalCase, local_columns, local_speeds
 from harness.serving.robust import ROUNDS, fitted, weights
+from harness.serving.slopes import moved
 
 VULKAN = "llama.cpp-vulkan"
 """The engine whose kernels differ from those that constants are of."""
@@ -79,7 +81,11 @@ def local_fit(cases: Sequence[LocalCase], rounds: int = ROUNDS) -> dict[str, flo
     def residuals(given: Mapping[str, float]) -> object:
         return weight * np.log(local_speeds(cases, given, ready)) / TOLERANCE
 
-    return fitted(local_start(), residuals, _width, HIGHEST, rounds, DRAWN)
+    def slopes(given: Mapping[str, float], step: float) -> Any:
+        low, high = (np.log(local_speeds(cases, moved(given, move), ready)) for move in (-step / 2, step / 2))
+        return ((high - low) / step * weight / TOLERANCE).T
+
+    return fitted(local_start(), residuals, _width, HIGHEST, rounds, DRAWN, slopes)
 
 
 def _width(name: str) -> float:

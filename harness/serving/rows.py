@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import Refused
-from harness.serving.launched import Launched, launched
+from harness.serving.launched import ROUNDS, Launched, launched
 
 FAMILIES = {
     "minimax-m2": "minimax",
@@ -44,7 +44,8 @@ class ServedRow:
 
     layout: words of `calc.serve.layout.layout_of`, of decode where prefill is elsewhere; prefill: of that, and how many
     workers each has. budget: tokens of a step, where the engine was started with other than its own; polls: steps
-    between two looks at who has come. compiled: whether its first requests waited for kernels to be compiled.
+    between two looks at who has come. compiled: whether its first requests waited for kernels to be compiled. rounds:
+    requests of its benchmark for each that is under way, the first of which come all at once.
     """
 
     source: str
@@ -68,6 +69,7 @@ class ServedRow:
     budget: int | None = None
     polls: int = 1
     compiled: bool = False
+    rounds: int = ROUNDS
 
     @property
     def exact(self) -> bool:
@@ -111,7 +113,7 @@ def _row(row: dict[str, str]) -> ServedRow:
     layout, gpus, prefill, workers = _plan(row, family, dtype, apart=apart)
     lengths = (int(row["isl"]), int(row["osl"]))
     theirs = row["origin"].startswith("Inference")
-    started = launched(engine, family, gpu, dtype, lengths[0], concurrency) if theirs else Launched()
+    started = launched(engine, family, gpu, dtype, lengths, concurrency) if theirs else Launched()
     return ServedRow(
         source=row["origin"].split(" run ")[0],
         gpu=gpu,
@@ -133,6 +135,7 @@ def _row(row: dict[str, str]) -> ServedRow:
         spread=SPREAD if theirs or lengths in SHAPES else 0.0,
         budget=started.budget,
         polls=started.polls,
+        rounds=started.rounds,
         compiled=_compiled(row),
     )
 

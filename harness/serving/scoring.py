@@ -18,8 +18,6 @@ from harness.serving.possible import check_possible
 from harness.serving.rows import GPUS, ServedRow
 
 FOLDS = Path(__file__).with_name("folds")
-ROUNDS = 10
-"""Requests for each that is under way, as InferenceMAX sends them."""
 COUNTED = 1.0
 """Spread of lengths of texts that were counted afterwards: so much that requests that begin together do not stay so.
 With a tenth, answers of 100 tokens stay in step for a whole benchmark, and first tokens of Llama 3.1 8B under SGLang,
@@ -91,7 +89,7 @@ def spread_of(row: ServedRow, engine: Engine) -> float:
 def loop_of(row: ServedRow, engine: Engine) -> Workload:
     """The requests of a row, as its benchmark sends them."""
     under_way = max(round(row.concurrency), 1)
-    count = max(min(ROUNDS * under_way, MOST), 2 * under_way)
+    count = max(min(row.rounds * under_way, MOST), 2 * under_way)
     return closed_loop(under_way, round(row.mean_input), round(row.mean_output), count, spread_of(row, engine))
 
 

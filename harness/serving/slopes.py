@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.serving.columns import Columns, Priced, predicted_beside, priced
+from harness.serving.columns import Columns, Priced, predicted_beside, priced, priced_each
 
 
 def slopes_of(ready: Columns, given: Mapping[str, float], step: float) -> Any:
@@ -14,7 +15,7 @@ def slopes_of(ready: Columns, given: Mapping[str, float], step: float) -> Any:
     import numpy as np
 
     count, base = len(ready.key), priced(ready, given)
-    sides = [_moved(ready, given, base, move) for move in (-step / 2, step / 2)]
+    sides = [_moved(ready, given, move) for move in (-step / 2, step / 2)]
     rows = [_changed(ready, *ends) | _changed(ready, base, ends[0]) for ends in zip(*sides, strict=True)]
     places = [np.nonzero(each)[0] for each in rows]
     low, high = (predicted_beside(ready, many, places) for many in sides)
@@ -25,12 +26,19 @@ def slopes_of(ready: Columns, given: Mapping[str, float], step: float) -> Any:
     return np.nan_to_num(found)
 
 
-def _moved(ready: Columns, given: Mapping[str, float], base: Priced, move: float) -> list[Priced]:
+def _moved(ready: Columns, given: Mapping[str, float], move: float) -> list[Priced]:
     """What is said where each constant in turn is moved."""
-    import math
+    return priced_each(ready, moved(given, move), len(given))
 
-    moved = {name: {**given, name: value * math.exp(move)} for name, value in given.items()}
-    return [priced(ready, each, base, name.partition(".")[2]) for name, each in moved.items()]
+
+def moved(given: Mapping[str, float], move: float) -> dict[str, Any]:
+    """Of each constant a column of what it is while each in turn is moved, by so much of its logarithm."""
+    import numpy as np
+
+    columns = {name: np.full(len(given), value) for name, value in given.items()}
+    for at, column in enumerate(columns.values()):
+        column[at] *= math.exp(move)
+    return columns
 
 
 def _changed(ready: Columns, base: Priced, other: Priced) -> Any:

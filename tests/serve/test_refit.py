@@ -73,6 +73,10 @@ def test_the_fitted_file_is_one_that_the_product_reads(tmp_path: Path) -> None:
     assert text.partition("[interval]")[2] == FILE.read_text().partition("[interval]")[2]
     assert constants(tmp_path / "out" / "constants.toml") != constants()
     assert interval_of("tpot", "vllm")[0] == 0.9
+    # First tokens stray by engine, and those of an engine without rows of its own as all; tokens alike.
+    first = {engine: interval_of("ttft", engine) for engine in ("vllm", "trtllm", "sglang", "atom")}
+    assert first["sglang"][2] > first["atom"][2] > first["trtllm"][2] > first["vllm"][2] > 1
+    assert interval_of("tpot", "vllm") == interval_of("tpot", "sglang") == interval_of("tpot", "atom")
 
 
 def test_what_is_fitted_to_says_its_plan_and_has_seconds(tmp_path: Path) -> None:
@@ -146,7 +150,9 @@ def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
     if what == "servers":
         moved = {key: value / shipped["others"][key] for key, value in found["others"].items()}
         assert [key for key in moved if key not in OF_REQUESTS and abs(moved[key] - 1) > 0.02] == []
-        assert 0.95 > found["listed"]["link"] > found["listed"]["prompts"] > 0.8
+        # The listed systems' were shipped before MI355X's rounds were told, since which prompts are not next to a bound.
+        assert 0.95 > found["listed"]["link"] > found["listed"]["prompts"]
+        assert shipped["listed"]["prompts"] > 0.8 > found["listed"]["prompts"] > 0.5
 
 
 def _printed() -> list[list[str]]:
