@@ -91,6 +91,7 @@ def _backbone(cfg: Config, d_model: int) -> ResNet:
 
 def _described(cfg: Config, common: dict[str, Any]) -> ResNet:
     """Defaults as in transformers' ResNetConfig; the map that the encoder reads is the last stage's."""
+    cfg.only("hidden_act", "relu", why="what the network is described with")
     depths = cfg.numbers("depths", absent=(3, 4, 6, 3))
     for name, last in (("out_features", f"stage{len(depths)}"), ("out_indices", len(depths))):
         given = cfg.raw.get(name)

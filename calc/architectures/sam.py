@@ -16,6 +16,7 @@ def spec(cfg: Config) -> ModelSpec:
         cfg.architecture({"SamVisionModel": True}, usual="SamVisionModel")
         return encoder(cfg)
     cfg.architecture({"SamModel": True}, usual="SamModel")
+    cfg.only("tie_word_embeddings", True, why="untied, the prompt's encoder has directions of its own")
     seen = section(cfg, "vision_config")
     made = encoder(seen)
     assert made.neck is not None

@@ -29,6 +29,7 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.under_own_name("num_layers", "which layers are sparse")
     encoder = parts.stack(n_layers, _step(cfg, n_layers, "encoder"), cross=False)
     if kind == "encoder":
+        cfg.only("is_decoder", False, None, why="this class would build a decoder's layers instead")
         return encoder_alone(cfg, encoder["layers"], schedule=encoder.get("schedule"))
     n_decoder = cfg.size("num_decoder_layers", absent=12)
     decoder = parts.stack(n_decoder, _step(cfg, n_decoder, "decoder"), cross=True)

@@ -31,6 +31,7 @@ from tests.architectures.cases_media import (  # noqa: E402
     MLLAMA,
     NESTED,
     PARAKEET,
+    RESNET,
     SAM2,
     SAM_VIT,
     TILED,
@@ -470,6 +471,7 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("sam2_hiera_det_model", {"blocks_per_stage": [1, 0, 2, 1]}, "blocks_per_stage"),
         ("sam2_hiera_det_model", {"num_attention_heads_per_stage": [1, 5, 3, 4]}, "embed_dim_per_stage"),
         ("sam", {"architectures": ["SamHQModel"]}, "architectures"),
+        ("sam", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("sam", {"vision_config": SAM_VIT | {"use_rel_pos": False}}, "vision_config.use_rel_pos"),
         ("sam", {"vision_config": SAM_VIT | {"num_pos_feats": 16}}, "vision_config.num_pos_feats"),
         ("sam", {"vision_config": SAM_VIT | {"image_size": [56, 56]}}, "vision_config.image_size"),
@@ -512,6 +514,7 @@ def test_named_backbone_trains_its_later_stages() -> None:
         ("mllama", {"text_config": CROSSED | {"cross_attention_layers": [7]}}, "text_config.cross_attention_layers"),
         ("mllama", {"text_config": CROSSED | {"head_dim": 16}}, "text_config.head_dim"),
         ("detr", {"backbone_config": {"model_type": "swin"}}, "backbone_config.model_type"),
+        ("detr", {"backbone_config": RESNET | {"hidden_act": "xielu"}}, "backbone_config.hidden_act"),
     ],
 )
 def test_refuses(model_type: str, change: dict[str, Any], field: str) -> None:

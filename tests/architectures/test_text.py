@@ -240,6 +240,9 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
     assert [any("--tying checkpoint" in note for note in spec.notes) for spec in (one, two, checkpoint)] == [0, 1, 0]
 
 
+DECODER_ALONE = {"architectures": ["SwitchTransformersEncoderModel"], "is_decoder": True}
+
+
 @pytest.mark.parametrize(
     ("model_type", "change", "field"),
     [
@@ -253,6 +256,7 @@ def test_a_head_that_transformers_ties_is_read_both_ways() -> None:
         ("t5", {"feed_forward_proj": "gated-gelu", "dense_act_fn": "relu"}, "dense_act_fn"),
         ("t5", {"feed_forward_proj": "gated-relu", "is_gated_act": False}, "is_gated_act"),
         ("switch_transformers", {"num_sparse_encoder_layers": 0}, "num_sparse_encoder_layers"),
+        ("switch_transformers", DECODER_ALONE, "is_decoder"),
         ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("mbart", {"normalize_before": False}, "normalize_before"),
         ("mvp", {"use_prompt": True}, "use_prompt"),
