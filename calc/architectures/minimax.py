@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import d_head, stack
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, rms_norm
-from calc.architectures.mixtral import local_experts
+from calc.architectures.mixtral import jitter, local_experts
 from calc.spec import LayerGroup, LinearAttention, ModelSpec, Norm, Residual
 
 _WORDS = {"linear_attention": "linear", "full_attention": "full"}
@@ -35,7 +35,7 @@ def spec(cfg: Config) -> ModelSpec:
     window = cfg.size("sliding_window", absent=None, null=None)
     full = attention(cfg, kv_absent=8, d_head_null=None, theta=1e6, masked_window=window)
     mixers = {"linear": lightning, "full": full}
-    channel = local_experts(cfg)
+    channel = local_experts(cfg, jitter(cfg))
 
     def layer(kind: str) -> LayerGroup:
         return LayerGroup(count=1, mixer=mixers[kind], channel=channel, norm=norm, residual=_residual(cfg, kind))

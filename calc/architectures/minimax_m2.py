@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation, without_further_tokens
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, rms_norm, uniform
+from calc.architectures.mixtral import jitter
 from calc.spec import ModelSpec, Moe, QkNorm
 
 
@@ -34,5 +35,6 @@ def spec(cfg: Config) -> ModelSpec:
         activation=activation(cfg, "hidden_act", absent="silu"),
         scoring="sigmoid",
         correction=True,
+        jitter=jitter(cfg),
     )
     return uniform(cfg, mixer, channel, norm=norm, max_seq_len=196608)

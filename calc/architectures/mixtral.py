@@ -12,14 +12,23 @@ def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' MixtralConfig: 8 key-value heads, no window where the keys are absent."""
     window = cfg.size("sliding_window", absent=None, null=None)
     mixer = attention(cfg, kv_absent=8, d_head_null=None, theta=1e6, window=window)
-    return uniform(cfg, mixer, local_experts(cfg), eps=1e-5, max_seq_len=131072)
+    return uniform(cfg, mixer, local_experts(cfg, jitter(cfg)), eps=1e-5, max_seq_len=131072)
 
 
-def local_experts(cfg: Config) -> Moe:
-    """`num_local_experts` gated experts of width intermediate_size, of which a token visits `num_experts_per_tok`."""
+def jitter(cfg: Config, name: str = "router_jitter_noise", absent: float = 0.0) -> float:
+    """How far from 1 random numbers lie that tokens are multiplied with in training; none below 0."""
+    return max(cfg.number(name, absent=absent), 0.0)
+
+
+def local_experts(cfg: Config, noise: float = 0.0) -> Moe:
+    """`num_local_experts` gated experts of width intermediate_size, of which a token visits `num_experts_per_tok`.
+
+    noise: as `jitter` says.
+    """
     return Moe(
         n_experts=cfg.size("num_local_experts"),
         top_k=cfg.size("num_experts_per_tok"),
         d_expert=cfg.size("intermediate_size"),
         activation=activation(cfg, "hidden_act", absent="silu"),
+        jitter=noise,
     )

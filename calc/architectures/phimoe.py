@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import layer_norm
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, uniform
-from calc.architectures.mixtral import local_experts
+from calc.architectures.mixtral import jitter, local_experts
 from calc.spec import ModelSpec
 
 
@@ -17,8 +17,8 @@ def spec(cfg: Config) -> ModelSpec:
     mixer = attention(cfg, kv_absent=8, qkv_bias=bias, out_bias=bias, window=window, theta=1_000_000.0)
     # The noise that keeps training random is, without it, how far from the best a logit may lie to be compared with.
     tolerance = cfg.number("router_jitter_noise", absent=0.01)
-    experts = local_experts(cfg).model_copy(
-        update={"scoring": "sparsemixer", "tolerance": tolerance, "renormalize": False}
+    experts = local_experts(cfg, jitter(cfg, "input_jitter_noise")).model_copy(
+        update={"scoring": "sparsemixer", "tolerance": tolerance, "renormalize": False, "jitters": 2}
     )
     return uniform(
         cfg,

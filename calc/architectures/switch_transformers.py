@@ -7,6 +7,7 @@ from typing import Any
 
 from calc.architectures.common import activation, stack
 from calc.architectures.config import Config
+from calc.architectures.mixtral import jitter
 from calc.architectures.t5 import encoder_alone, encoder_decoder, layer, relative_attention, rms, vocabulary_head
 from calc.errors import Refused
 from calc.spec import Attention, LayerGroup, Mlp, ModelSpec, Moe, Norm
@@ -85,5 +86,6 @@ def _channels(cfg: Config) -> tuple[Mlp, Moe]:
         renormalize=False,
         activation=act,
         as_weight=True,
+        jitter=jitter(cfg, absent=0.01),
     )
     return Mlp(d_ff=d_ff, activation=act, dropout=True, as_weight=True), experts

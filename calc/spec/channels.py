@@ -133,6 +133,8 @@ class Moe(Node):
     corrected: what it is added to; `logits`: ahead of the scores, which alone weigh (Kolibri 1).
     frozen_correction: it is a parameter that no gradient reaches, and is counted as one (ERNIE 4.5).
     sum_bias: a learned vector is added to what the routed experts give together (JetMoE).
+    jitter: in training the tokens are multiplied, ahead of the router, with random numbers up to so far from 1, `jitters`
+    times (Switch Transformers: 0.01; Phi-3.5-MoE: twice); another number for each value of each token.
     deep_router: as it says there; None: a router is one matrix. skips: beside the experts a token may choose none of
     them; it then visits the first, and its result counts nothing (ZAYA1).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
@@ -176,6 +178,8 @@ class Moe(Node):
     deep_router: DeepRouter | None = None
     skips: bool = False
     late: bool = False
+    jitter: float = Field(default=0.0, ge=0)
+    jitters: Literal[1, 2] = 1
 
     @property
     def routes(self) -> Size:
@@ -227,6 +231,8 @@ class Moe(Node):
             raise Refused("shared_bias", "null, but for shared experts (d_shared) beside the others", self.shared_bias)
         if self.dense_norm is not None and (self.d_shared is None or self.shared_gate):
             raise Refused("dense_norm", "null, but for an ungated MLP beside the experts (d_shared)", "a norm")
+        if self.jitter and (self.d_shared is not None or self.scaled_router or self.deep_router is not None):
+            raise Refused("jitter", "0 beside shared experts and routers of more than a matrix", self.jitter)
         if self.late and (self.d_shared is None or self.shared_gate or self.dense_norm is not None):
             raise Refused("late", "false, but beside an ungated MLP whose result is not late (d_shared)", True)
         return self

@@ -23,6 +23,7 @@ FIELDS = (
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
     *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips", "n_zero", "late", "as_weight"),
+    *("jitter", "jitters"),
 )
 """Fields of the spec that are computed here."""
 
@@ -88,6 +89,8 @@ class MixtureOfExperts(nn.Module):
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """x [batch, seq, d_model] -> the same shape. With a dense_norm only the MLP reads x, experts `step.stream`."""
         flat = x.flatten(0, 1)
+        for _ in range(self.spec.jitters if self.spec.jitter and self.training else 0):
+            flat = flat * torch.empty_like(flat).uniform_(1 - self.spec.jitter, 1 + self.spec.jitter)
         if self.spec.dense_norm is not None:
             stream = (x if step.stream is None else step.stream).flatten(0, 1)
             routed = self.routed_post_norm(self._routed(stream, self.routed_norm(stream), step))

@@ -93,13 +93,29 @@ WAYS = [
 
 @pytest.mark.parametrize(("family", "act", "how"), WAYS)
 def test_they_keep_what_transformers_keeps(family: str, act: str, how: Settings) -> None:
-    """To the byte; and so does the whole model, but for routers' numbers of experts and for the bias that T5's sdpa
+    """To the byte; and so does the whole model, but for NLLB-MoE's masks of experts and for the bias that T5's sdpa
     attention copies on a CPU."""
     spec = of(family, act)
     model, found = kept(family, act, how)
     assert counted(spec, how) == within(model, found, how)
     if family not in WITH_EXPERTS and (how.execution == "eager" or family in OTHERS):
         assert total(spec, LOAD, how) == found.total
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.0, -1.0])
+def test_switch_keeps_what_it_shakes_tokens_with(noise: float) -> None:
+    """To the byte, but for shares of visits, which the loss that balances experts reads: transformers has it apart."""
+    config = raw("switch_transformers", "relu") | {"router_jitter_noise": noise}
+    spec = from_config({"model_type": "switch_transformers", **config})
+    name = config.pop("architectures")[0]
+    model = build("switch_transformers", name, config)
+    given = inputs(model)
+    labels = given["decoder_input_ids"].clone()
+    found = probes.saved_tensors(model, lambda: model(**given, labels=labels, use_cache=False))
+    kept = list(what_is_saved(spec, LOAD, FP32).everything())
+    shares = sum(n * each.tensor.bytes for n, each in kept if each.role == "share of visits of each expert")
+    assert sum(n * each.tensor.bytes for n, each in kept) - shares == found.total
+    assert any(each.role == "noise" for _, each in kept) == (noise > 0)
 
 
 @pytest.mark.parametrize("targets", [("down_proj",), ("up_proj", "down_proj"), ("q_proj",)])

@@ -237,6 +237,12 @@ def test_zaya_of_whose_heads_all_turns(mode: Mode) -> None:
     check(spec, mode)
 
 
+@pytest.mark.parametrize(("name", "key"), [("mixtral", "router_jitter_noise"), ("phimoe", "input_jitter_noise")])
+@pytest.mark.parametrize("mode", [Mode(), Mode("sdpa", autocast=True)], ids=str)
+def test_experts_whose_tokens_are_shaken(name: str, key: str, mode: Mode) -> None:
+    check(from_config({"model_type": name, **CONFIGS[name], key: 0.1}), mode)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
 def test_the_meta_device_tells_storages_apart(name: str) -> None:
     spec = from_config({"model_type": name, **CONFIGS[name]})

@@ -39,6 +39,8 @@ def route(t: Recorder, spec: Moe, scores: Tensor, x: Tensor) -> Tensor:
 def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
     tokens = chosen.rows
     with tape.at("router"):
+        for _ in range(spec.jitters if spec.jitter and x.grad else 0):
+            tape.keep(Storage(x.elements, x.dtype, False), "noise")
         # A router of several layers weighs in its own format.
         own = spec.deep_router is not None and not tape.settings.autocast_on_gpu
         logits = logits if own else tape.cast(logits, "fp32")
