@@ -18,7 +18,7 @@ def spec(cfg: Config) -> ModelSpec:
         d_head_null=None,
         fraction=0.25,
         qkv_bias=cfg.flag("use_qkv_bias", absent=False),
-        qk_norm=QkNorm(norm=layer_norm(cfg, "layer_norm_eps", bias=False), span="heads")
+        qk_norm=QkNorm(norm=layer_norm(cfg, "layer_norm_eps", bias=False), span="each")
         if cfg.flag("qk_layernorm", absent=False)
         else None,
     )

@@ -131,7 +131,8 @@ def normed(t: Trace, spec: QkNorm | None, of: str, x: Tensor, heads: Size, name:
     match spec.span:
         case "head":
             return t.norm(name, spec.norm, x, each=heads, key=key)
-        case "heads":
-            return t.norm(name, spec.norm, x, heads=heads, key=key, shard=as_divided(x))
+        case "heads" | "each":
+            apart = spec.span == "each"
+            return t.norm(name, spec.norm, x, heads=heads, key=key, shard=as_divided(x), apart=apart)
         case _:
             return t.norm(name, spec.norm, x, key=key, across=True)

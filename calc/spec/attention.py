@@ -53,13 +53,20 @@ class QkNorm(Node):
     """A norm on queries and keys before their product (Dehghani et al. 2023).
 
     span: what one norm weight covers: `head` one vector of d_head shared by all heads (Qwen3), `heads` a vector of
-        d_head for each head (StableLM, Command R), `all` one vector over all heads together (OLMo 2).
+        d_head for each head (Command R), `each` the same, each head's LayerNorm a kernel of its own (StableLM), `all`
+        one vector over all heads together (OLMo 2).
     turned: the norm reads what rotary positions have turned (Llama 4); False: what they will turn.
     """
 
     norm: Norm = Norm()
-    span: Literal["head", "heads", "all"] = "head"
+    span: Literal["head", "heads", "each", "all"] = "head"
     turned: bool = False
+
+    @model_validator(mode="after")
+    def _of_kernels(self) -> Self:
+        if self.span == "each" and (self.norm.kind != "layernorm" or self.norm.unit_offset or not self.norm.affine):
+            raise Refused("span", "each of LayerNorms alone, whose weights are as they are", self.span)
+        return self
 
 
 class Temperature(Node):

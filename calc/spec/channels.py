@@ -133,8 +133,8 @@ class Moe(Node):
     corrected: what it is added to; `logits`: ahead of the scores, which alone weigh (Kolibri 1).
     frozen_correction: it is a parameter that no gradient reaches, and is counted as one (ERNIE 4.5).
     sum_bias: a learned vector is added to what the routed experts give together (JetMoE).
-    jitter: in training the tokens are multiplied, ahead of the router, with random numbers up to so far from 1, `jitters`
-    times (Switch Transformers: 0.01; Phi-3.5-MoE: twice); another number for each value of each token.
+    jitter: in training the tokens are multiplied, ahead of the router, with random numbers up to so far from 1, another
+    for each value of each token, `jitters` times (Switch Transformers: 0.01; Phi-3.5-MoE: twice).
     deep_router: as it says there; None: a router is one matrix. skips: beside the experts a token may choose none of
     them; it then visits the first, and its result counts nothing (ZAYA1).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the

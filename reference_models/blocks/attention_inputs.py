@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import QkNorm, Temperature
@@ -103,7 +104,22 @@ def temperature(spec: Temperature, queries: Tensor) -> Tensor:
 
 
 def qk_norm(spec: QkNorm, heads: int, d_head: int) -> NormLayer:
+    if spec.span == "each":
+        return HeadNorms(spec.norm, (heads, d_head))
     return NormLayer(spec.norm, {"head": (d_head,), "heads": (heads, d_head), "all": (heads * d_head,)}[spec.span])
+
+
+class HeadNorms(NormLayer):
+    """A LayerNorm of its own for each head."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., heads, d_head] -> the same shape."""
+        biases = getattr(self, "bias", None)
+        normed = [
+            F.layer_norm(head, head.shape[-1:], self.weight[i], None if biases is None else biases[i], self.spec.eps)
+            for i, head in enumerate(x.unbind(-2))
+        ]
+        return torch.stack(normed, -2)
 
 
 class HeadTemperature(nn.Module):

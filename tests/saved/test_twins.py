@@ -243,6 +243,11 @@ def test_experts_whose_tokens_are_shaken(name: str, key: str, mode: Mode) -> Non
     check(from_config({"model_type": name, **CONFIGS[name], key: 0.1}), mode)
 
 
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_norm_of_its_own_for_each_head(mode: Mode) -> None:
+    check(from_config({"model_type": "stablelm", **CONFIGS["stablelm"], "qk_layernorm": True}), mode)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
 def test_the_meta_device_tells_storages_apart(name: str) -> None:
     spec = from_config({"model_type": name, **CONFIGS[name]})

@@ -29,6 +29,7 @@ def norm(
     across: bool = False,
     key: str | None = None,
     sequences: Size = 1,
+    apart: bool = False,
 ) -> Tensor:
     """x [rows, width] -> the same, with a weight [width] (and LayerNorm's bias) where the spec has one. No matrix work.
 
@@ -37,7 +38,8 @@ def norm(
     its rows (each channel's steps); the weight is still one for each column. shard: how ranks divide weights of heads.
     across: whether ranks that divide x have a part of every vector, and of the weight: they add up what they have.
     key: of its weights, where it is not the name. sequences: of how many x is; what a norm over the batch gives lies
-    value by value in each of several, and each product that reads it lays out a copy of its own.
+    value by value in each of several, and each product that reads it lays out a copy of its own. apart: whether each of
+    `heads` is a kernel of its own, which multiplies with its weight.
     """
     n = each if heads is None else heads
     one = is_exactly(n, 1)
@@ -58,7 +60,8 @@ def norm(
 
     def keeps(tape: Tape, read: Storage) -> Storage:
         read = tape.cast(read, tape.settings.stream) if x.wide else read
-        made = saved_by_norm(tape, spec, read, vectors, heads, bool(weights) and weights[0].trainable, across)
+        trained = bool(weights) and weights[0].trainable
+        made = saved_by_norm(tape, spec, read, vectors, None if apart else heads, trained, across)
         return replace(made, apart=at_least(sequences, 2)) if spec.kind == "batchnorm" else made
 
     t.op(
