@@ -13,7 +13,7 @@ from calc.trace.trace import Trace
 def deep_router(t: Trace, spec: DeepRouter, x: Tensor, n_scores: Size, around: Surroundings) -> Tensor:
     """x [tokens, d_model] -> [tokens, n_scores]: 2 * d_router * (d_model + 2 * d_router + n_scores) FLOPs a token.
 
-    What stands ahead of its norm is left for the next layer, a copy of it. Source: as calc.spec.channels.DeepRouter.
+    What stands ahead of its norm is left for the next layer, a copy of it. Source: as calc.spec.deep_router.DeepRouter.
     """
     with t.part("router", x, of="router") as out:
         made = t.linear("down", x, spec.d_router, bias=True)

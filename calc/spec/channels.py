@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from calc.errors import Refused
 from calc.sizes import Size, quotient
 from calc.spec.attention import Norm
+from calc.spec.deep_router import DeepRouter
 from calc.spec.fields import Dim, Node
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "relu", "relu2", "silu", "quick_gelu", "gelu_fast"]
@@ -94,19 +95,6 @@ class ExpertGroups(Node):
     count: int = Field(gt=1, le=2**16)
     chosen: int = Field(gt=0, le=2**16)
     by: Literal["best", "two"] = "two"
-
-
-class DeepRouter(Node):
-    """A router of several layers (ZAYA1): a matrix to `d_router` values, a norm, twice a matrix and GELU, and scores.
-
-    All matrices but the last have biases, and scores become weights in the model's format. carries: what the layer
-    before had ahead of its norm is added, times a learned vector, to what stands ahead of this one. Source:
-    transformers 5.23, models/zaya/modeling_zaya.py, ZayaRouter.
-    """
-
-    d_router: Dim
-    norm: Norm = Norm()
-    carries: bool = False
 
 
 class Moe(Node):
@@ -231,8 +219,6 @@ class Moe(Node):
             raise Refused("shared_bias", "null, but for shared experts (d_shared) beside the others", self.shared_bias)
         if self.dense_norm is not None and (self.d_shared is None or self.shared_gate):
             raise Refused("dense_norm", "null, but for an ungated MLP beside the experts (d_shared)", "a norm")
-        if self.jitter and (self.d_shared is not None or self.scaled_router or self.deep_router is not None):
-            raise Refused("jitter", "0 beside shared experts and routers of more than a matrix", self.jitter)
         if self.late and (self.d_shared is None or self.shared_gate or self.dense_norm is not None):
             raise Refused("late", "false, but beside an ungated MLP whose result is not late (d_shared)", True)
         return self
