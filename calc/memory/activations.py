@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from calc.dtypes import misaligned
 from calc.errors import Refused
 from calc.memory import megatron
-from calc.memory.rank import Activations
+from calc.memory.between_stages import between_stages, pipelined_by_torch
+from calc.memory.on_rank import on_rank, saved_on_rank
+from calc.memory.rank import NOTHING, Activations, Between
 from calc.memory.sharding import Stage
 from calc.quantities.flops import plain_products
 from calc.quantities.saved_tensors import LayerSaved, SavedTensors, saved_tensors
@@ -17,7 +19,7 @@ from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
 from calc.trace.settings import Settings
-from calc.trace.tape import Saved, Storage, element_bytes
+from calc.trace.tape import Saved, element_bytes
 
 
 def check_adapter(spec: ModelSpec) -> None:
@@ -97,6 +99,8 @@ def _on_stage(
     again = largest(_if_any(n, _again(each, run, checkpointing)) for each, n in here)
     widest = largest(_if_any(n, saved_on_rank(saved, run)) for each, n in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks) * stage.held
+    between, there = _between(made, here, run, checkpointing, stage)
+    layers = layers - there
     moved: Size = 0
     if run.offload == "activations":
         moved, coming = _on_host(here, run, checkpointing, end)
@@ -109,8 +113,24 @@ def _on_stage(
     if run.schedule == "gpipe":
         # The last stage, too, goes forward with all micro-batches first, through the loss of each.
         each = tuple(saved for saved in (*made.end, *made.loss) if saved.tensor.weight is None)
-        ends = either(stage.last, (stage.held - 1) * _sum(each, run))
-    return Activations(layers, outside, logits, again, widest, scratch, freed, moved, ends)
+        ends = either(stage.last, (stage.held - 1) * (_sum(each, run) + between.logits))
+    freed = freed - minimum(freed, between.logits)
+    return Activations(layers, outside, logits, again, widest, scratch, freed, moved, ends, between)
+
+
+def _between(
+    made: SavedTensors, here: Sequence[tuple[LayerSaved, Size]], run: Run, checkpointing: Checkpointing, stage: Stage
+) -> tuple[Between, Size]:
+    """What torch.distributed.pipelining holds between stages, and what of it is among what layers keep."""
+    if not pipelined_by_torch(run):
+        return NOTHING, 0
+    whole = checkpointing in ("none", "selective")
+    kept = not whole or all(each.input in {saved.tensor for saved in each.saved} for each, _ in here if not each.early)
+    logits: Size = 0
+    if made.logits is not None and made.logits not in {saved.tensor for saved in made.loss}:
+        logits = either(stage.last, on_rank(made.logits, run))
+    vector = on_rank(list(made.layers.values())[-1].input, run)
+    return between_stages(run, stage, vector, kept, logits)
 
 
 def _on_host(
@@ -145,45 +165,6 @@ def _of_way(each: LayerSaved, layers: Size, first: Size, early: Size) -> Size:
     if each.early:
         return either(first, each.count)
     return layers - either(first, early)
-
-
-def on_rank(tensor: Storage, plan: Run) -> Size:
-    """Bytes of a tensor on one of the tensor- and context-parallel ranks."""
-    ranks: Size = plan.cp
-    if isinstance(plan.tp, int) and plan.tp == 1:
-        return ceil_div(tensor.bytes, ranks)
-    if not is_exactly(tensor.grouped, 0):
-        grouped = tensor.grouped * element_bytes(tensor.dtype)
-        alone = ceil_div(tensor.bytes - grouped, ranks * plan.tp)
-        return alone + ceil_div(grouped, ranks * minimum(plan.tp, tensor.heads))
-    if tensor.split == "looked up":
-        # A rank zeroes the vectors of rows that it has not, and keeps a byte for each that says whether it has it
-        # (Megatron-LM's VocabParallelEmbedding).
-        return ceil_div(tensor.bytes + tensor.elements * at_least(plan.tp, 2), ranks)
-    if tensor.split in ("tensor", "vocab") or (tensor.split == "stream" and plan.divides_sequence):
-        ranks = ranks * plan.tp
-    elif tensor.split == "visits" and plan.divides_sequence:
-        ranks = ranks * plan.folded
-    elif tensor.split == "kv":
-        ranks = ranks * minimum(plan.tp, tensor.heads)
-    return ceil_div(tensor.bytes, ranks)
-
-
-def saved_on_rank(saved: Saved, run: Run) -> Size:
-    """Bytes of what is kept on one rank.
-
-    Autocast's cast of a weight is as large on every context-parallel rank, and else divided as the weight is. What an
-    adapter leaves in another format than fp32 is not cast.
-    """
-    weight, size = saved.tensor.weight, saved.tensor.bytes
-    if weight is None:
-        return on_rank(saved.tensor, run)
-    if run.frozen not in (None, "fp32") and not weight.trainable:
-        return 0
-    ranks = run.expert_pieces if saved.tensor.expert else run.tp
-    if weight.shard is not None and not is_exactly(ranks, 1):
-        size = weight.shard.part(size, weight.shape, ranks)
-    return ceil_div(size, run.ep) if saved.tensor.expert else size
 
 
 def _check(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> None:

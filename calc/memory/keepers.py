@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from calc.memory.activations import saved_on_rank, settings
+from calc.memory.activations import settings
+from calc.memory.on_rank import saved_on_rank
 from calc.quantities.saved_tensors import LayerSaved, saved_tensors
 from calc.sizes import ceil_div
 from calc.spec import ModelSpec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from calc.sizes import Size, largest
 
@@ -41,6 +42,23 @@ class Rank:
         return replace(self, moments={at: self.moments[at] for at in self.passes[name]})
 
 
+class Between(NamedTuple):
+    """Bytes that a stage holds of what the stages of a pipeline exchange (`calc.memory.between_stages`).
+
+    buffers: there throughout. each: what it gives the next of one micro-batch. sent: results of the first piece of the
+    model, of all micro-batches in flight, which nothing else keeps. logits: of the micro-batch at hand, which the loss
+    does not keep but the schedule does.
+    """
+
+    buffers: Size = 0
+    each: Size = 0
+    sent: Size = 0
+    logits: Size = 0
+
+
+NOTHING = Between()
+
+
 @dataclass(frozen=True, slots=True)
 class Activations:
     """Bytes on one rank.
@@ -50,7 +68,7 @@ class Activations:
     scratch: what the loss takes for a moment beyond what is kept. freed: the logits themselves, where a wider copy of
     them takes over; nothing that backward of the loss makes fits in their place. moved: what layers keep on the host,
     which is not in `layers`. ends: what stands behind the layers and in the loss of micro-batches that wait for others
-    to go forward, beside the one at hand (GPipe's last stage).
+    to go forward, beside the one at hand (GPipe's last stage). between: what the stages of a pipeline exchange.
     """
 
     layers: Size
@@ -62,7 +80,13 @@ class Activations:
     freed: Size
     moved: Size = 0
     ends: Size = 0
+    between: Between = NOTHING
 
     @property
     def total(self) -> Size:
-        return self.layers + self.outside + self.ends
+        return self.in_flight + self.between.buffers
+
+    @property
+    def in_flight(self) -> Size:
+        """What comes and goes with micro-batches."""
+        return self.layers + self.outside + self.ends + self.between.sent

@@ -86,7 +86,7 @@ def _rank(run: Run, stage: Stage, own: States, live: Activations) -> TrainingRan
         "gradients": own.waiting + maximum(own.reduced, own.root_reduced),
         "optimizer": own.optimizer,
         "activations": live.total,
-        "logits": ceil_div(live.logits, run.loss_chunks),
+        "logits": ceil_div(live.logits + live.between.logits, run.loss_chunks),
     }
     return TrainingRank(stage.name, terms, _moments(own, live, run, stage), own, live, run)
 
@@ -106,6 +106,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     next piece, last piece: once a stage of a pipeline has gone forward with all, backward of the first micro-batch that
         brings gradients of a further piece, and of the last one: activations of those before are gone. Between the two
         both change by as much from piece to piece.
+    A pipeline's schedule holds what stages exchange throughout, and a micro-batch's result until that has gone back.
     Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs.
     """
     gathered = own.weights + own.open
@@ -115,7 +116,8 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     first = 1 - run.accumulates if back is None else 1 - at_least(back.touched, stage.chunks)
     fresh = (own.layer_gradients + own.end_gradients) * first
     again = live.again + 2 * live.widest
-    logits, scratch = (ceil_div(each, run.loss_chunks) for each in (live.logits, live.scratch))
+    of_loss = live.logits + live.between.logits, live.between.logits, live.scratch
+    logits, named, scratch = (ceil_div(each, run.loss_chunks) for each in of_loss)
 
     def moment(
         weights: Size, gradients: Size, activations: Size = 0, logits: Size = 0, temporaries: Size = 0
@@ -124,7 +126,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
             "weights": weights,
             "gradients": gradients,
             "optimizer": own.optimizer,
-            "activations": activations,
+            "activations": activations + live.between.buffers,
             "logits": logits,
             "temporaries": temporaries,
         }
@@ -132,21 +134,26 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     second: dict[str, dict[str, Size]] = {}
     if run.offload == "activations":
         there = own.waiting - own.layer_gradients * first + own.reduced
-        second["backward, second layer"] = moment(both, there, live.total, 0, again)
+        second["backward, second layer"] = moment(both, there, live.in_flight, named, again)
     later: dict[str, dict[str, Size]] = {}
     if back is not None and not is_exactly(back.touched, stage.chunks):
         for name, piece in (("backward, next piece", back.touched + 1), ("backward, last piece", stage.chunks)):
             left = back.left(stage, piece)
             kept = live.outside + ceil_div(live.layers * left, stage.held)
+            # Of the piece that has just gone back, its result is still there.
+            named_results = live.between.each * at_least(stage.held - left, 1)
+            kept = kept + minimum(live.between.sent, live.between.each * left) + named_results
             kept = kept + ceil_div(live.ends * left, maximum(stage.held - 1, 1))
-            later[name] = moment(both, back.gradients(own, piece) + own.reduced, kept, 0, again)
+            later[name] = moment(both, back.gradients(own, piece) + own.reduced, kept, named, again)
     return {
-        "forward": moment(both, before, live.total, logits),
-        "loss": moment(gathered + own.unit, before, live.total, logits, scratch),
-        "backward, last layer": moment(both, before + fresh + own.reduced, live.total, 0, again),
+        "forward": moment(both, before, live.in_flight, logits),
+        "loss": moment(gathered + own.unit, before, live.in_flight, logits, scratch),
+        "backward, last layer": moment(both, before + fresh + own.reduced, live.in_flight, named, again),
         **second,
         **later,
-        "backward, first layer": moment(both, own.waiting + own.reduced, live.outside, 0, again),
+        "backward, first layer": moment(
+            both, own.waiting + own.reduced, live.outside + live.between.each, named, again
+        ),
         "reduction": moment(gathered, own.waiting + maximum(own.reduced, own.root_reduced)),
         "optimizer step": moment(own.weights, own.gradients, temporaries=own.update),
     }

@@ -82,7 +82,7 @@ class Stack(Node):
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
     bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
-    torch_pipelines: whether stages are those of torch.distributed.pipelining.
+    torch_pipelines: whether stages are those of torch.distributed.pipelining, and hold what it holds between them.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
     format. offload, activations_on_host: None where it is not described.
     """

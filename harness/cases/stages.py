@@ -20,7 +20,7 @@ def pipelined(model: Model, rank: int, ranks: int, tokens: Tensor, micro_batches
     import torch
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-    part = _stage(model, rank, ranks)
+    part = stage_of(model, rank, ranks)
     stage = PipelineStage(part, rank, ranks, tokens.device)
     schedule = ScheduleGPipe(stage, micro_batches, loss_fn=token_loss)
     optimizer = _optimizer(part)
@@ -41,7 +41,7 @@ def stage_alone(model: Model, rank: int, ranks: int, tokens: Tensor, micro_batch
     """What one rank computes in a step, with numbers of its own in the place of what others send."""
     import torch
 
-    part, last = _stage(model, rank, ranks), rank == ranks - 1
+    part, last = stage_of(model, rank, ranks), rank == ranks - 1
     optimizer = _optimizer(part)
     pieces = tokens.chunk(micro_batches)
     width = int(model.spec.d_model)
@@ -68,7 +68,7 @@ def _optimizer(part: nn.Module) -> Any:
     return torch.optim.AdamW(part.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
 
 
-def _stage(model: Model, rank: int, ranks: int) -> nn.Module:
+def stage_of(model: Model, rank: int, ranks: int) -> nn.Module:
     """The layers of one stage, behind the embedding on the first and ahead of norm and head on the last."""
     from torch import nn
 

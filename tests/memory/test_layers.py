@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import calc
-from calc.memory.activations import activations, saved_on_rank, settings
+from calc.memory.activations import activations, settings
+from calc.memory.on_rank import saved_on_rank
 from calc.memory.sharding import held_elements, stages
 from calc.memory.totals import memory_ranks, worst
 from calc.quantities.parameters import weights

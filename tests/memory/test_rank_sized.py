@@ -10,8 +10,8 @@ from calc.architectures import from_config  # noqa: E402
 from calc.architectures.models import load_model  # noqa: E402
 from calc.blocks.build import build  # noqa: E402
 from calc.errors import Refused  # noqa: E402
-from calc.memory.activations import saved_on_rank  # noqa: E402
 from calc.memory.conditions import check as check_plan  # noqa: E402
+from calc.memory.on_rank import saved_on_rank  # noqa: E402
 from calc.memory.sharding import held_elements  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import (  # noqa: E402

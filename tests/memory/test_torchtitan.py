@@ -71,12 +71,11 @@ def test_within_ten_percent(
         # Without async TP, activations are gathered before each product into tensors of their own: 2 GiB the head's
         # input alone, which DTensor keeps and Megatron-LM, which is followed here, gathers again.
         ("70B", "FSDP32 TP8", "2D compile Float8", COMPILED.changed(dp=32, tp=8), 16, -0.151),
-        # The number of micro-batches is not published: 8, as many as stages, is torchtitan's default. Not counted are
-        # what torch.distributed.pipelining holds between stages, a tensor for each micro-batch to receive into, one for
-        # its gradient, and its result, and here all logits of the last stage until the step's end; Meta's own pipeline,
-        # which frees these (arXiv:2407.21783, section 3.3.2), ran Llama 3 405B where they would not have fitted.
-        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=8), 4, -0.209),
-        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=2, cp=4), 1, -0.153),
+        # The number of micro-batches is not published: 8, as many as stages, is torchtitan's default. What stages hold
+        # between them is counted (calc/memory/between_stages.py), 2.1 GiB where the most is held, on the first stage.
+        # There gradients in fp32 are 25.4 GiB, weights, which stay gathered, 12.7; of the rest it was not said.
+        ("405B", "FSDP8 TP8 PP8", "3D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=8), 4, -0.183),
+        ("405B", "TP8 PP8 FSDP2 CP4", "4D compile Float8 AsyncTP 1F1B", PIPELINE.changed(dp=2, cp=4), 1, -0.126),
     ],
 )
 def test_short_for_a_reason(model: str, parallelism: str, technique: str, plan: Run, batch: int, error: float) -> None:

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from calc.blocks.build import build  # noqa: E402
-from calc.memory.activations import saved_on_rank  # noqa: E402
+from calc.memory.on_rank import saved_on_rank  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import Attention  # noqa: E402
 from calc.spec.load import Load  # noqa: E402

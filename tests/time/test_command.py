@@ -166,8 +166,8 @@ def test_waiting_for_launches_is_told_beside_what_does_not_wait(
 
 
 @pytest.mark.parametrize(("stack", "said"), [("torchtitan", True), ("megatron-core", False)])
-def test_what_memory_leaves_out_of_pipelines_is_said(run: Run, stack: str, said: bool) -> None:
+def test_what_memory_takes_pipelines_to_return_is_said(run: Run, stack: str, said: bool) -> None:
     words = ("--cluster", "dgx-h100", "--gpus", "8", "--phase", "training", "--stack", stack)
-    told = "torch.distributed.pipelining holds between stages"
+    told = "torch.distributed.pipelining's step"
     assert (told in run("predict", "gpt2", *words, "--pp", "4")[1]) == said
     assert told not in run("predict", "gpt2", *words)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calc.memory.between_stages import pipelined_by_torch
 from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
 from calc.time.device.datasheet import in_tiles, is_tpu
@@ -28,8 +29,8 @@ ACTIVATIONS = (
     "keep for each of them, and waits)"
 )
 BETWEEN_STAGES = (
-    "memory leaves out what torch.distributed.pipelining holds between stages: of two published peaks what is counted "
-    "is 15 and 21 % short (docs/memory.md)"
+    "memory takes torch.distributed.pipelining's step to have return_outputs=False: else the last stage keeps the "
+    "logits of all micro-batches; of two published peaks what is counted is 13 and 18 % short (docs/memory.md)"
 )
 CHECKED = 512
 """GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
@@ -72,7 +73,7 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if run.mtp and run.phase != "decode":
         what = "keep for backward" if run.trains else "hold: their weights, cache and what is live in them"
         found.append(f"memory leaves out what modules that predict further tokens {what}")
-    if run.trains and run.pp > 1 and (run.stack is None or run.stack.torch_pipelines):
+    if run.trains and pipelined_by_torch(run):
         found.append(BETWEEN_STAGES)
     if run.trains and run.gpus > CHECKED:
         found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
