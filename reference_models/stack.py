@@ -142,7 +142,7 @@ class StackOfLayers(nn.Module):
     def _filled(self, inputs: Tensor, step: Step) -> tuple[Tensor, Step]:
         """Tokens up to the multiple that the front asks for, and the step that hides those that are none."""
         multiple = getattr(self.spec.embedding, "multiple", None)
-        fill = 0 if multiple is None else -inputs.shape[1] % multiple
+        fill = -inputs.shape[1] % multiple if multiple is not None and self._fills(inputs.shape[1]) else 0
         if fill == 0:
             return inputs, step
         there = torch.ones_like(inputs, dtype=torch.bool) if step.keep is None else step.keep
@@ -154,8 +154,12 @@ class StackOfLayers(nn.Module):
 
     def _cut(self, x: Tensor, step: Step) -> Tensor:
         """x [batch, n, d_model] without what filled it up, in memory of its own where anything may have."""
-        multiple = getattr(self.spec.embedding, "multiple", None)
-        return x if multiple is None else F.pad(x, (0, 0, 0, -step.filled))
+        return F.pad(x, (0, 0, 0, -step.filled)) if self._fills(x.shape[1]) else x
+
+    def _fills(self, tokens: int) -> bool:
+        """Whether the front fills texts of so many tokens up."""
+        least = getattr(self.spec.embedding, "beyond", None)
+        return getattr(self.spec.embedding, "multiple", None) is not None and (least is None or tokens > least)
 
     def _renumbered(self, x: Tensor, step: Step) -> Step:
         """The step of as many vectors as x [batch, n, d_model] holds; padding is told for steps of a trajectory."""

@@ -13,6 +13,7 @@ from calc.blocks.disentangled import projected_vectors
 from calc.blocks.distances import placed_queries, projected_distances, segments
 from calc.blocks.dynamic_mask import dynamic_mask
 from calc.blocks.span_convolution import span_convolution
+from calc.blocks.sparse_blocks import attends_to_blocks, sparse_blocks
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, holds, is_exactly, is_symbolic, quotient
@@ -39,6 +40,7 @@ def attention(
     """
     if spec.longest is not None:
         _refuse_longer(load, spec.longest)
+    in_blocks = spec.sparse is not None and attends_to_blocks(spec, spec.sparse, load)
     heads, kv_heads, d_head, _ = head_sizes(spec, x.width)
     q, k, v, gate, visits = projected(t, spec, x, load, around)
     around.lend(spec.window, k, v)
@@ -64,7 +66,10 @@ def attention(
         block_indexer(t, spec.indexer, spec.rope, d_head, x, load)
         mask = load.batch * load.seq * known.keys
         scoring = replace(scoring, masked=True, mask=mask)
-    y = _weighted(t, spec, q, k, v, x.width, load, known, scoring)
+    if in_blocks and spec.sparse is not None:
+        y = sparse_blocks(t, spec.sparse, q, k, v, heads, load, known)
+    else:
+        y = _weighted(t, spec, q, k, v, x.width, load, known, scoring)
     if beside is not None:
         y = t.joined(y, beside, rows=y.rows, width=y.width + beside.width)
     if in_squares:

@@ -9,8 +9,9 @@ from calc.blocks.markers import marked
 from calc.blocks.patches import patches
 from calc.errors import Refused
 from calc.sizes import Size, ceil_div, differ, exact_div, is_exactly
-from calc.spec import Boxes, Embedding, Hashes, Norm, Picture
+from calc.spec import Boxes, Embedding, Hashes, Node, Norm, Picture
 from calc.spec.load import Load
+from calc.spec.sparse_blocks import beyond
 from calc.trace.shard import VOCABULARY
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -22,8 +23,7 @@ OWN_VECTOR = "/embedding.own.weight"
 def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, load: Load) -> FrontOutput:
     """Tokens [batch, seq] -> [batch * seq, d_model], with learned positions if any; lookups are 0 FLOPs."""
     width = d_model if spec.d_embed is None else spec.d_embed
-    if spec.multiple is not None:
-        load = replace(load, seq=spec.multiple * ceil_div(load.seq, spec.multiple))
+    load = filled_up(spec, load)
     key = TOKEN_TABLE if spec.shared else "token.weight"
     table = t.weight(key, vocab_size, width, of="embedding", shard=VOCABULARY)
     x = t.gather("token", (table,), load.tokens, width)
@@ -62,6 +62,19 @@ def token_vectors(t: Trace, spec: Embedding, vocab_size: Size, d_model: Size, lo
     if spec.d_embed is not None and spec.project == "sum":
         x = t.linear("project_in", x, d_model, bias=spec.project_bias, inside=False)
     return FrontOutput(x, load.seq)
+
+
+def filled_up(spec: Node, load: Load) -> Load:
+    """The load with the tokens that a front fills each text up with, where it does."""
+    multiple = getattr(spec, "multiple", None)
+    return replace(load, seq=multiple * ceil_div(load.seq, multiple)) if fills(spec, load.seq) else load
+
+
+def fills(spec: Node, tokens: Size) -> bool:
+    """Whether a front fills texts of so many tokens up to a multiple. Errors: Refused for a column of texts some of
+    which it does."""
+    least = getattr(spec, "beyond", None)
+    return getattr(spec, "multiple", None) is not None and (least is None or beyond(tokens, least))
 
 
 def _hashed(t: Trace, spec: Hashes, width: Size, load: Load) -> Tensor:

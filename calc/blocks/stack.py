@@ -11,6 +11,7 @@ from calc.blocks.block_attention import block_bias
 from calc.blocks.conformer import thinned
 from calc.blocks.denoising import denoised, shared_conditioning
 from calc.blocks.disentangled import distance_vectors
+from calc.blocks.embedding import fills
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
 from calc.blocks.layers import layers, unread
@@ -88,7 +89,7 @@ def stack(
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
     x, load = _behind_layers(t, spec, x, load, around)
-    if getattr(spec.embedding, "multiple", None) is not None:
+    if fills(spec.embedding, tokens):
         load = replace(load, seq=tokens)
         x = t.joined(x, rows=load.tokens, width=x.width)
     x = _dropped(t, spec, x, ("both",))

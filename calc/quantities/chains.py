@@ -21,7 +21,7 @@ Chain = tuple[Leaf, ...]
 
 def chains(some: Iterable[Leaf], kernels: Kernels) -> list[Chain]:
     """The ops of one pass in the order they run, those together that run as one kernel."""
-    some = [leaf for leaf in some if has_work(leaf.op)]
+    some = [leaf for leaf in some if has_work(leaf.op) and not (kernels == "compiled" and left_out(leaf.op))]
     core = {} if kernels == "eager" else _core(some)
     made: list[list[Leaf]] = []
     for i, leaf in enumerate(some):
@@ -89,6 +89,11 @@ def has_work(op: Op) -> bool:
     if is_array(writes):
         return bool((writes != 0).any())
     return writes != 0
+
+
+def left_out(op: Op) -> bool:
+    """Whether nothing reads what an op makes, and a compiler, which sees that, does not run it."""
+    return bool(op.outputs) and all(x.inside == "compiled" and not x.readers for x in op.outputs)
 
 
 def where_run(op: Op, amount: Size) -> Size:

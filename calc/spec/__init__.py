@@ -53,6 +53,7 @@ from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
+from calc.spec.sparse_blocks import SparseBlocks
 from calc.spec.speech import Speech, Spoken, UnitWriter, Vocoder
 from calc.spec.state_space import Mamba, Mamba2
 from calc.spec.streams import StreamMixing
@@ -159,6 +160,7 @@ __all__ = [
     "Shortened",
     "Shorthand",
     "SideConvolution",
+    "SparseBlocks",
     "Speech",
     "Spoken",
     "Stack",

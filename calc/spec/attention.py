@@ -12,6 +12,7 @@ from calc.spec.convolved import Convolved
 from calc.spec.fields import Dim, Node
 from calc.spec.positions import Buckets, Disentangled, Shaw
 from calc.spec.rope import Rope
+from calc.spec.sparse_blocks import SparseBlocks
 
 
 class Norm(Node):
@@ -139,7 +140,8 @@ class Attention(Node):
         of all heads are multiplied once with those of either half, as in DiffLlama.
     span: beside the heads, each token weighs so many tokens around it by weights that it makes of its query and their
         keys, and the result stands behind that of the heads (ConvBERT).
-    longest: of longer texts it is not described which tokens see which (BigBird).
+    longest: of longer sequences it is not described which tokens see which (SeamlessM4T's speech).
+    sparse: long texts attend to blocks, as it says there (BigBird).
     dynamic_mask: to the scores of each key a number is added that its values make, exp(a * softplus(w values)), with w
         and a learned for each key-value head; of more keys than so many, each query sees as many, those of the largest
         numbers, and all pairs are multiplied (Shi et al. 2025, arXiv:2508.02124, as in Doge). None: there is none.
@@ -191,6 +193,7 @@ class Attention(Node):
     differential: Norm | None = None
     span: int | None = Field(default=None, gt=0, le=10**4)
     longest: int | None = Field(default=None, gt=0, le=2**31)
+    sparse: SparseBlocks | None = None
     dynamic_mask: int | None = Field(default=None, gt=0, le=2**31)
     merged: bool = False
     lopsided: bool = False
@@ -283,6 +286,18 @@ class Attention(Node):
             raise Refused("convolved", "none beside a value_scale or a k_bias", "some")
         if self.d_head is None or self.kv_heads * self.d_head % 2:
             raise Refused("d_head", "given, and an even number with n_kv_heads, half of which are delayed", self.d_head)
+        return self
+
+    @model_validator(mode="after")
+    def _plain_in_blocks(self) -> Self:
+        alone = ("buckets", "shaw", "disentangled", "sinks", "softcap", "gate", "head_gate", "inner_norm", "qk_norm")
+        alone += ("v_norm", "window", "masked_window", "squares", "span", "fused", "experts", "differential", "d_value")
+        alone += ("temperature", "clip", "dynamic_mask", "indexer", "merged", "convolved", "by_depth")
+        others = [name for name in alone if getattr(self, name)] if self.sparse is not None else []
+        if others or (self.sparse is not None and self.kv_heads != self.n_heads):
+            raise Refused("sparse", f"none beside {others[0] if others else 'keys that heads share'}", "some")
+        if self.sparse is not None and (self.position != "none" or self.kv != "own" or self.value_scale != 1.0):
+            raise Refused("sparse", "none, unless queries and keys are as they are projected", "some")
         return self
 
     @model_validator(mode="after")

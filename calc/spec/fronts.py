@@ -52,7 +52,7 @@ class Embedding(Node):
     scale: what the looked-up vectors are multiplied with (Gemma: sqrt(d_model)). position_offset: rows of the position
         table before the first position's (OPT: 2), or the number of the first of the fixed positions.
     multiple: the tokens of a text are filled up to a multiple of it, and what fills them passes the layers and is cut
-        off behind them (LED); None: they are as many as they are.
+        off behind them (LED); None: they are as many as they are. beyond: texts of at most so many are not (BigBird).
     boxes: where each token stands on its page is added. picture: of the page, behind each text, where pictures are
         read, one for each: with the normed sum of the text's vectors, those of its patches pass a second norm
         (LayoutLMv3).
@@ -81,6 +81,7 @@ class Embedding(Node):
     scale: float = 1.0
     position_offset: int = 0
     multiple: Dim | None = None
+    beyond: int | None = Field(default=None, gt=0)
     n_angles: Dim | None = None
     d_angles: Dim | None = None
     boxes: Boxes | None = None
@@ -105,6 +106,8 @@ class Embedding(Node):
             raise Refused("picture", "none, but behind a normed sum of the model's width", "a picture")
         if self.picture is not None and self.multiple is not None:
             raise Refused("multiple", "null beside pictures of pages", self.multiple)
+        if self.beyond is not None and self.multiple is None:
+            raise Refused("beyond", "null where texts are not filled up", self.beyond)
         if self.boxes is not None and self.d_embed is not None:
             raise Refused("boxes", "none where tokens have a width of their own", "boxes")
         return self

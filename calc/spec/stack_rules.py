@@ -157,6 +157,13 @@ def _whole_chunks(stack: StackFields) -> None:
     for mixer in (mixer for group in stack.layers for mixer in group.mixers):
         if isinstance(mixer, BandAttention) and (multiple is None or multiple % (2 * mixer.reach)):
             raise Refused("embedding.multiple", f"a multiple of 2 * reach = {2 * mixer.reach}", multiple)
+        sparse = mixer.sparse if isinstance(mixer, Attention) and not mixer.causal else None
+        if sparse is not None and not sparse.unknown and multiple != sparse.block:
+            raise Refused("embedding.multiple", f"{sparse.block}, the tokens of a block", multiple)
+        beyond = getattr(stack.embedding, "beyond", None)
+        if sparse is not None and not sparse.unknown and beyond != sparse.longest:
+            expected = f"{sparse.longest}, of more tokens than which texts attend to blocks"
+            raise Refused("embedding.beyond", expected, beyond)
 
 
 def _alternates(stack: StackFields) -> None:

@@ -25,6 +25,7 @@ from reference_models.blocks.merged_attention import with_source
 from reference_models.blocks.positions import alibi
 from reference_models.blocks.relative import RelativeBias, RelativeVectors
 from reference_models.blocks.span_convolution import add_span, span_convolution
+from reference_models.blocks.sparse_blocks import in_blocks
 from reference_models.blocks.squares import in_squares, out_of_squares
 from reference_models.cache import Fixed, Growing, LayerCache, Several, Static
 from reference_models.step import Step
@@ -34,7 +35,18 @@ FIELDS = (
     *("n_heads", "n_kv_heads", "d_head", "d_value", "causal", "window", "chunked", "position", "rope", "scale"),
     *("qkv_bias", "k_bias", "out_bias", "fused", "gate", "head_gate", "inner_norm", "kv", "qk_norm", "v_norm"),
     *("buckets", "shaw", "disentangled", "by_depth", "temperature", "alibi_scaled", "clip", "value_scale"),
-    *("masked_window", "softmax", "squares", "span", "longest", "repeated", "experts", "differential", "dynamic_mask"),
+    *(
+        "masked_window",
+        "softmax",
+        "squares",
+        "span",
+        "longest",
+        "sparse",
+        "repeated",
+        "experts",
+        "differential",
+        "dynamic_mask",
+    ),
     *("softcap", "sinks", "merged", "lopsided", "convolved", "indexer", "cached"),
 )
 """Fields of the spec that are computed here."""
@@ -133,6 +145,9 @@ class SelfAttention(nn.Module):
             q, k, v, gate = *convolved_inputs(self, x, step, earlier), None
         else:
             q, k, v, gate = projected(self, x, placed(self, x, step))
+        if spec.sparse is not None and not spec.causal and seq > spec.sparse.longest:
+            scale, draws = scale_of(spec, self.d_head, step), self.training
+            return self._out(in_blocks(spec.sparse, q, k, v, scale, step, x.dtype, draws=draws), x, step)
         rotate = rotation(self, step)
         if rotate is not None:
             q, k = rotate(q), k if spec.kv == "earlier" else rotate(k)
@@ -218,9 +233,9 @@ class SelfAttention(nn.Module):
         values: Tensor,
         x: Tensor,
         step: Step,
-        gate: Tensor | None,
-        beside: Tensor | None,
-        visits: Sequence[Tensor],
+        gate: Tensor | None = None,
+        beside: Tensor | None = None,
+        visits: Sequence[Tensor] = (),
     ) -> Tensor:
         """values [batch, n_heads, seq, d_value] of each query -> [batch, seq, d_out]: heads side by side, what a
         convolution gave behind them, through gates and a norm where there are any, and the output projection.

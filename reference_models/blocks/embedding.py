@@ -20,7 +20,7 @@ from reference_models.support import supported
 
 EMBEDDING = (
     *("d_embed", "project", "project_bias", "n_positions", "n_token_types", "sinusoidal", "norm", "norm_of", "shared"),
-    *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple"),
+    *("scale", "position_offset", "sinusoid", "trained_positions", "n_angles", "d_angles", "multiple", "beyond"),
     *("boxes", "picture", "own_token", "weighed", "hashes", "wide", "markers"),
 )
 HEAD = (

@@ -67,7 +67,7 @@ def _run(raw: dict[str, Any], spec: ModelSpec, model: Any) -> dict[str, tuple[An
     try:
         counted = forward(spec, Load(batch=BATCH, seq=SEQ, source=source)).total
     except Refused:
-        # Texts of this length are (BigBird's longer ones).
+        # Texts of this length are (BigBird's longer ones where none to come are seen, or none are drawn).
         return {}
     found: dict[str, tuple[Any, Any]] = {"flops": (counted, flops)}
     if cache is not None and raw["model_type"] not in OTHER_CACHE:

@@ -277,6 +277,7 @@ DECODER_ALONE = {"architectures": ["SwitchTransformersEncoderModel"], "is_decode
         ("big_bird", {"architectures": ["BigBirdForQuestionAnswering"]}, "architectures"),
         ("big_bird", {"attention_type": "sliding"}, "attention_type"),
         ("big_bird", {"block_size": 0}, "block_size"),
+        ("big_bird", {"num_random_blocks": -1}, "num_random_blocks"),
         ("longt5", {"d_kv": 1}, "d_kv"),
         ("longt5", {"encoder_attention_type": "transient-global", "global_block_size": 1}, "global_block_size"),
         ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings"),

@@ -1,0 +1,47 @@
+"""Attention to blocks of a text, some of which are drawn, in place of all pairs of a long one."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from calc.errors import Refused
+from calc.sizes import Size, holds, is_array, is_symbolic
+from calc.spec.fields import Node
+
+
+class SparseBlocks(Node):
+    """Texts of more than (5 + 2 * drawn) * block tokens attend to blocks of them (BigBird: Zaheer et al. 2020,
+    arXiv:2007.14062, section 2); in shorter ones all tokens see all others.
+
+    Each block of queries sees itself and one on both sides, the first and the last block, and `drawn` others, which
+    each head draws for itself; the first and the last see all. Texts have to be whole blocks, which their front sees to
+    (`multiple` and `beyond` of Embedding). Source: transformers 5.23, models/big_bird/modeling_big_bird.py.
+    """
+
+    block: int = Field(gt=0, le=2**20)
+    drawn: int = Field(default=3, ge=0, le=2**16)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text that is not divided into blocks."""
+        return (5 + 2 * self.drawn) * self.block
+
+    @property
+    def unknown(self) -> str | None:
+        """Why it is not described what longer texts do, or None where it is."""
+        if self.drawn == 0:
+            return "transformers cannot run blocks that draw none"
+        return "PyTorch multiplies blocks of one token otherwise" if self.block == 1 else None
+
+
+def beyond(tokens: Size, longest: int) -> bool:
+    """Whether texts of so many tokens are longer than that; a formula is taken to be of shorter ones.
+
+    Errors: Refused for a column of some that are and others that are not.
+    """
+    if is_symbolic(tokens):
+        return False
+    longer = tokens > longest
+    if holds(longer) and is_array(longer) and not longer.all():
+        raise Refused("seq", f"texts that are all of at most {longest} tokens, or all longer, in one column", "both")
+    return holds(longer)
