@@ -50,6 +50,16 @@ class Offload(Node):
     on: tuple[str, ...] = ()
 
 
+class DeepEP(Node):
+    """How a stack has DeepEP send experts' tokens. source: where it was read. gpus: on which, by their names in the
+    catalogue. sms: cores that send. peers: GPUs that its kernels within a node reach."""
+
+    source: str
+    gpus: tuple[str, ...]
+    sms: Annotated[int, Field(gt=0)]
+    peers: Annotated[int, Field(gt=1)]
+
+
 class ActivationsOnHost(Node):
     """How a stack keeps on the host what layers keep for backward. source: where it was read. checkpointing: what it
     recomputes beside."""
@@ -84,7 +94,7 @@ class Stack(Node):
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
     torch_pipelines: whether stages are those of torch.distributed.pipelining, and hold what it holds between them.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
-    format. offload, activations_on_host: None where it is not described.
+    format. offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
     """
 
     name: str
@@ -104,6 +114,7 @@ class Stack(Node):
     overlap: Overlap = Overlap()
     offload: Offload | None = None
     activations_on_host: ActivationsOnHost | None = None
+    deepep: DeepEP | None = None
     fitted: Fitted
 
     def __hash__(self) -> int:

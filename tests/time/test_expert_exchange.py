@@ -14,6 +14,7 @@ from calc.spec.run import Run
 from calc.spec.stack import load_stack
 from calc.time import predict, step_times
 from calc.time.cluster.links import links_of
+from calc.time.device.speed import speed_of
 from calc.time.kernels.kernel import Kernel, Send
 from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
@@ -205,3 +206,30 @@ def test_plans_of_whole_experts_are_arrays_of_one() -> None:
         assert found.peak is not None
         assert found.seconds[row] == pytest.approx(alone.seconds, rel=1e-12)
         assert found.peak[row] == pytest.approx(alone.memory.peak, rel=1e-12)
+
+
+def exchanged(words: dict[str, Any]) -> tuple[float, tuple[str, ...]]:
+    """Seconds of a step that experts' tokens take, and what is noted."""
+    found = predict(QWEN, "h100-sxm", **WORDS | {"stack": "megatron-core"} | words)
+    sent = [row for row in found.kernels if row.kernel.function == "all_to_all"]
+    return sum(float(row.kernel.calls) * row.timing.seconds for row in sent), found.notes
+
+
+def test_deepep_sends_tokens_of_a_training_within_a_node() -> None:
+    """As its kernels were measured to on an H100, 20 SMs sending 16 bits both ways: tokens go out and come back, and so
+    do the gradients of both."""
+    model = speed_of("h100-sxm").exchange["combine.throughput"]
+    seconds, notes = exchanged({"ep": 8, "dp": 8})
+    assert seconds == pytest.approx(4 * LAYERS * model.seconds(4096, WIDTH, TOP_K, EXPERTS, 8, 20), rel=1e-6)
+    assert any("DeepEP's throughput kernels" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"ep": 4, "dp": 8}, {"ep": 16, "dp": 16}, {"ep": 8, "dp": 8, "stack": "torchtitan"}, {"ep": 8, "dp": 8, "tp": 2}],
+    ids=["part of a node", "two nodes", "another dispatcher", "experts cut"],
+)
+def test_elsewhere_tokens_take_an_all_to_all(words: dict[str, Any]) -> None:
+    run = timed_run(QWEN, None, **{**WORDS, "stack": "megatron-core", **words})
+    assert all(shape.exchange is None for kernel in around(run) if isinstance(shape := kernel.shape, Send))
+    assert "experts' tokens take what an all-to-all of their ranks does" in exchanged(words)[1]

@@ -19,11 +19,25 @@ DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """Experts' tokens as DeepEP sends them on `gpus`, as the arguments of `ExchangeModel.seconds`."""
+
+    tokens: float
+    hidden: float
+    top_k: float
+    experts: float
+    ranks: float
+    sms: float
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """One collective between `ranks` GPUs. bytes: of the whole message, as nccl-tests count its size: what a rank holds
     after an all_gather, before a reduce_scatter, an all_reduce or an all_to_all. beyond: whether it leaves a domain of
     fast links. near: of the ranks, how many stand in one domain. once: of an all_to_all beyond, what part of the bytes
-    crosses where what several ranks of a domain read is sent there once. All but `op` may be arrays."""
+    crosses where what several ranks of a domain read is sent there once. exchange: where DeepEP sends it within a node.
+    All but `op` and that may be arrays."""
 
     op: Collective
     ranks: Size
@@ -31,6 +45,7 @@ class Send:
     beyond: Size = False
     near: Size = 1
     once: Size = 1.0
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from calc.sizes import Size
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
 from calc.time.cluster.links import Links
 from calc.time.cluster.stacks import stack_of
-from calc.time.kernels.kernel import Kernel, Send
+from calc.time.kernels.kernel import Exchange, Kernel, Send
 from calc.time.models.collective import Collective
 from calc.time.step.messages import after, width_sent
 from calc.time.step.places_visited import places_visited
@@ -44,7 +45,26 @@ def _exchange(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
     kernel = after(leaf, "experts", "all_to_all", size * rows, run.ep, calls, run, links, stride=run.expert_pieces)
     assert isinstance(kernel.shape, Send)
     domains = run.ep / kernel.shape.near
-    return kernel._replace(shape=replace(kernel.shape, once=_visited(channel, domains) / rows))
+    shape = replace(kernel.shape, once=_visited(channel, domains) / rows)
+    if channel is not None and _by_deepep(run, links):
+        shape = replace(shape, exchange=_deepep(channel, sent[0].width, size, run))
+    return kernel._replace(shape=shape)
+
+
+def _by_deepep(run: Run, links: Links) -> bool:
+    """Whether DeepEP sends tokens of a training within one node that is all of a domain, as it was measured."""
+    how = stack_of(run).deepep
+    whole = how is not None and run.ep == links.domain == how.peers
+    return whole and run.trains and run.expert_pieces == 1 and width_sent(run) == 2
+
+
+def _deepep(channel: Moe, hidden: Size, size: float, run: Run) -> Exchange:
+    """size: bytes of a row to each expert of a rank's tokens."""
+    how = stack_of(run).deepep
+    assert how is not None
+    tokens = size / width_sent(run) / float(hidden) / float(channel.visits)
+    top_k, experts = float(channel.top_k), float(channel.n_experts)
+    return Exchange(tokens, float(hidden), top_k, experts, float(run.ep), float(how.sms), how.gpus)
 
 
 def _in_parts(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:

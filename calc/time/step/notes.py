@@ -10,7 +10,8 @@ from calc.spec.run import Run
 from calc.time.device.datasheet import in_tiles, is_tpu
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
-from calc.time.kernels.choice import has_link
+from calc.time.kernels.choice import by_deepep, has_link
+from calc.time.kernels.kernel import Send
 from calc.time.step.prediction import Row
 from calc.units import binary
 
@@ -32,6 +33,8 @@ BETWEEN_STAGES = (
     "memory takes torch.distributed.pipelining's step to have return_outputs=False: else the last stage keeps the "
     "logits of all micro-batches; of two published peaks what is counted is 13 and 18 % short (docs/memory.md)"
 )
+DEEPEP = "experts' tokens take what DeepEP's throughput kernels were measured to, within one node"
+ALL_TO_ALL = "experts' tokens take what an all-to-all of their ranks does"
 CHECKED = 512
 """GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
 TPU = (
@@ -96,6 +99,11 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
         found.append(f"attention takes as long as in {min(others)}; `attention` tells of PyTorch's own kernels")
     if any(row.kernel.direction == "network" and row.hidden > 0 for row in rows):
         found.append("collectives overlap with computing as far as it lasts, where the stack lets them")
+    exchanged = [
+        shape for row in rows if isinstance(shape := row.kernel.shape, Send) and row.kernel.between == "experts"
+    ]
+    if run.trains and any(shape.op == "all_to_all" for shape in exchanged):
+        found.append(DEEPEP if any(by_deepep(shape, speed) for shape in exchanged) else ALL_TO_ALL)
     sent = {row.kernel.function for row in rows if row.kernel.direction == "network"}
     if any(not has_link(speed, op) for op in sent):
         found.append(f"nothing is known of a link between GPUs of {speed.name}: within a node too they use --network")
