@@ -37,8 +37,14 @@ def question_of(question: Question, read: Read) -> Question:
         seq=int(read.words.get("seq", question.seq)),
         sequences=sequences or question.sequences,
         recipes=question.recipes if recipe is None else (recipe,),
-        words={**question.words, **({"mtp": True} if read.further else {})},
+        words={**question.words, **_of_all(read)},
     )
+
+
+def _of_all(read: Read) -> dict[str, Any]:
+    """What a file says that holds of every plan compared with its own: its modules, and the optimizer."""
+    found: dict[str, Any] = {"mtp": True} if read.further else {}
+    return found | {name: read.words[name] for name in ("optimizer",) if name in read.words}
 
 
 def words_of(question: Question, read: Read) -> dict[str, Any]:

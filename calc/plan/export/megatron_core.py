@@ -21,6 +21,7 @@ from calc.plan.export.launch import (
     values_of,
     whole,
 )
+from calc.plan.export.megatron_formats import AWARE, FORMATS, format_options, read_formats
 from calc.plan.launchers import launcher
 from calc.plan.layouts import layout_text, read_layout
 
@@ -63,8 +64,9 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
     on_host = run.offload == "optimizer"
-    yield "--use-distributed-optimizer", run.zero > 0 or on_host
-    yield "--use-precision-aware-optimizer", on_host
+    formats = dict(format_options(run))
+    yield "--use-distributed-optimizer", run.zero > 0 or bool(formats[AWARE])
+    yield from formats.items()
     yield "--optimizer-cpu-offload", on_host
     yield "--optimizer-offload-fraction", run.offload_fraction if on_host else None
     yield "--overlap-cpu-optimizer-d2h-h2d", on_host
@@ -92,7 +94,8 @@ def _write(launch: Launch) -> str:
 def _read(text: str, where: str) -> Read:
     found = options_of(text, where, SIZES)
     words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
-    words |= {"zero": _zero(found, where), "recipe": "fp8" if "--fp8-format" in found else "bf16-master"}
+    words["zero"] = _zero(found, where)
+    words |= read_formats(found, "fp8" if "--fp8-format" in found else "bf16-master", where)
     words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
         words["checkpointing"] = "selective"
@@ -135,7 +138,7 @@ RELATED = (
     "--global-batch-size",
     "--sequence-parallel",
     "--use-distributed-optimizer",
-    "--use-precision-aware-optimizer",
+    *FORMATS,
     "--optimizer-cpu-offload",
     "--optimizer-offload-fraction",
     "--overlap-cpu-optimizer-d2h-h2d",
@@ -174,7 +177,7 @@ def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
         return {"offload": "activations"} if waiting else {}
     if waiting:
         raise Refused(f"{where}: {WAITING}", "none beside --optimizer-cpu-offload", waiting)
-    for flag in ("--use-precision-aware-optimizer", "--overlap-cpu-optimizer-d2h-h2d"):
+    for flag in (AWARE, "--overlap-cpu-optimizer-d2h-h2d"):
         if flag not in found:
             raise Refused(
                 f"{where}: {flag}", "given beside --optimizer-cpu-offload: without it nothing is described", "none"

@@ -1,0 +1,61 @@
+"""Number formats of the optimizer and of gradients, as Megatron-Core's flags say them.
+
+Source: megatron/training/arguments.py and megatron/core/optimizer/optimizer_config.py (core_r0.13.0): with
+--use-precision-aware-optimizer moments may be in bf16; without it every one of these formats must be fp32. Gradients
+are summed in fp32 unless --grad-reduce-in-bf16 is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from calc.errors import Refused
+from calc.spec.run import Run
+
+AWARE = "--use-precision-aware-optimizer"
+MOMENTS = ("--exp-avg-dtype", "--exp-avg-sq-dtype")
+OTHERS = ("--main-grads-dtype", "--main-params-dtype")
+NARROW_GRADIENTS = "--grad-reduce-in-bf16"
+FORMATS = (AWARE, *MOMENTS, *OTHERS, NARROW_GRADIENTS)
+OPTIMIZERS = {"fp32": "adamw", "bf16": "adamw-bf16"}
+"""Format of both moments -> optimizer."""
+
+
+def format_options(run: Run) -> Iterator[tuple[str, Any]]:
+    """The flags of a run's formats; what stands on the host asks for the precision-aware optimizer too.
+
+    Errors: Refused for an optimizer that Megatron-Core's flags have no formats for, and for narrow moments that each
+    rank has whole: the precision-aware optimizer is a distributed one.
+    """
+    name = run.usual_optimizer
+    narrow = name == "adamw-bf16" and run.recipe != "bf16"
+    if run.recipe != "bf16" and name not in OPTIMIZERS.values():
+        raise Refused("optimizer", f"one of {', '.join(OPTIMIZERS.values())} in Megatron-Core's flags", name)
+    if narrow and run.zero == 0 and run.dp * run.cp > 1:
+        raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
+    yield AWARE, narrow or run.offload == "optimizer"
+    yield from ((flag, "bf16" if narrow else None) for flag in MOMENTS)
+    yield NARROW_GRADIENTS, run.recipe == "bf16-zero"
+
+
+def read_formats(found: Mapping[str, str], recipe: str, where: str) -> dict[str, str]:
+    """The recipe and the optimizer of a launch file whose products are those of `recipe`.
+
+    Errors: Refused for formats that no optimizer or recipe here has, and for narrow ones without the flag that they
+    ask for.
+    """
+    for flag in OTHERS:
+        if found.get(flag, "fp32") != "fp32":
+            raise Refused(f"{where}: {flag}", "fp32: what others hold is not described", found[flag])
+    first, second = (found.get(flag, "fp32") for flag in MOMENTS)
+    if first != second or first not in OPTIMIZERS:
+        expected = f"fp32 or bf16, as {MOMENTS[1]}: moments in other formats are not described"
+        raise Refused(f"{where}: {MOMENTS[0]}", expected, first if first == second else f"{first} and {second}")
+    if first != "fp32" and (AWARE not in found or "--use-distributed-optimizer" not in found):
+        raise Refused(f"{where}: {MOMENTS[0]}", f"fp32 without {AWARE} and --use-distributed-optimizer", first)
+    if NARROW_GRADIENTS in found:
+        if recipe != "bf16-master":
+            raise Refused(f"{where}: {NARROW_GRADIENTS}", "none beside --fp8-format: no recipe has both", "given")
+        recipe = "bf16-zero"
+    return {"recipe": recipe} | ({} if first == "fp32" else {"optimizer": OPTIMIZERS[first]})

@@ -1,0 +1,84 @@
+"""Formats of moments and gradients in Megatron-Core's flags: read as written, and refused where nothing has them."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+import calc
+from calc.errors import Refused
+from calc.plan.existing import plan_of, question_of, words_of
+from calc.plan.export.launch import Launch
+from calc.plan.export.registry import tool
+from calc.plan.question import Question
+from calc.quantities.parameters import parameters
+from calc.spec.clusters import load_cluster
+
+START = "torchrun pretrain_gpt.py --micro-batch-size 1 --global-batch-size 16 --use-distributed-optimizer --bf16"
+NARROW = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"
+ASKED = Question(
+    calc.load_model("gpt2"),
+    load_cluster("dgx-h100"),
+    (8,),
+    1024,
+    16,
+    ("bf16-master",),
+    words={"stack": "megatron-core"},
+)
+
+
+def reserved(flags: str) -> int:
+    read = tool("megatron-core").read(f"{START} {flags}", "plan")
+    asked = question_of(ASKED, read)
+    return plan_of(asked, words_of(asked, read)).peak
+
+
+def test_narrow_moments_take_half_and_narrow_gradients_too() -> None:
+    """4 bytes a parameter less over eight ranks, and 2 of every rank's own gradients."""
+    weights = sum(parameters(ASKED.spec).values())
+    assert reserved("") - reserved(NARROW) == pytest.approx(4 * weights / 8, abs=16)
+    assert reserved("") - reserved("--grad-reduce-in-bf16") == pytest.approx(2 * weights, abs=16)
+
+
+def test_what_is_compared_has_the_file_s_optimizer() -> None:
+    read = tool("megatron-core").read(f"{START} {NARROW}", "plan")
+    assert read.unread == ()
+    assert question_of(ASKED, read).words["optimizer"] == "adamw-bf16"
+
+
+@pytest.mark.parametrize("flags", [NARROW, "--grad-reduce-in-bf16", f"{NARROW} --grad-reduce-in-bf16"])
+def test_what_was_written_is_read_again(flags: str) -> None:
+    megatron = tool("megatron-core")
+    read = megatron.read(f"{START} {flags}", "plan")
+    asked = question_of(ASKED, read)
+    run = plan_of(asked, words_of(asked, read)).run
+    text = megatron.write(Launch(asked, run))
+    assert set(flags.split()) <= set(shlex.split(text.replace("\\\n", " ")))
+    again = megatron.read(text, "plan").words
+    assert (again["recipe"], again.get("optimizer")) == (run.recipe, read.words.get("optimizer"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        (NARROW.replace("bf16", "fp8"), "--exp-avg-dtype: expected fp32 or bf16"),
+        (NARROW.replace("sq-dtype bf16", "sq-dtype fp32"), "--exp-avg-dtype: expected .* found bf16 and fp32"),
+        ("--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "fp32 without --use-precision-aware-optimizer"),
+        ("--use-precision-aware-optimizer --main-grads-dtype bf16", "--main-grads-dtype: expected fp32"),
+        ("--use-precision-aware-optimizer --main-params-dtype fp16", "--main-params-dtype: expected fp32"),
+        ("--fp8-format hybrid --grad-reduce-in-bf16", "--grad-reduce-in-bf16: expected none beside --fp8-format"),
+    ],
+)
+def test_formats_that_are_not_described_are_refused(flags: str, field: str) -> None:
+    with pytest.raises(Refused, match=field):
+        tool("megatron-core").read(f"{START} {flags}", "plan")
+
+
+def test_optimizers_that_flags_do_not_have_are_not_written() -> None:
+    read = tool("megatron-core").read(START, "plan")
+    run = plan_of(ASKED, words_of(ASKED, read)).run
+    with pytest.raises(Refused, match="optimizer: expected one of adamw, adamw-bf16"):
+        tool("megatron-core").write(Launch(ASKED, run.changed(optimizer="lion")))
+    with pytest.raises(Refused, match="zero: expected 1 or more with moments in bf16"):
+        tool("megatron-core").write(Launch(ASKED, run.changed(optimizer="adamw-bf16", zero=0)))
