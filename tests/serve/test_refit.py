@@ -150,7 +150,7 @@ def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
     if what == "servers":
         moved = {key: value / shipped["others"][key] for key, value in found["others"].items()}
         assert [key for key in moved if key not in OF_REQUESTS and abs(moved[key] - 1) > 0.02] == []
-        # The listed systems' were shipped before MI355X's rounds were told, since which prompts are not next to a bound.
+        # The listed systems' were shipped before MI355X's rounds were told, since which prompts meet no bound.
         assert 0.95 > found["listed"]["link"] > found["listed"]["prompts"]
         assert shipped["listed"]["prompts"] > 0.8 > found["listed"]["prompts"] > 0.5
 

@@ -61,7 +61,7 @@ def test_how_engines_were_started() -> None:
 def test_rounds_are_those_that_rows_tell() -> None:
     """Where a first round waits for compilers, the mean first token is above the median by that wait over the rounds:
     of MI355X's rows of DeepSeek-R1 in MXFP4, by 2 % of the 99th percentile, by 5 % where answers are long."""
-    told = {1024: [], 8192: []}
+    told: dict[int, list[float]] = {1024: [], 8192: []}
     with (folder() / "measured" / "inference" / "inferencemax.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
             if (row["gpu"], row["framework"], row["precision"], row["isl"]) == ("mi355x", "sglang", "fp4", "1024"):
