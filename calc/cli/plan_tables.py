@@ -36,7 +36,7 @@ class Naming:
     """
 
     def __init__(self, found: Answer) -> None:
-        shown = [*found.plans, *found.front, *found.by_gpus]
+        shown = [*found.plans, *found.unlike, *found.front, *found.by_gpus]
         self.clusters = len({plan.question.cluster.name for plan in shown}) > 1
         self.gpus = len({plan.run.gpus for plan in shown}) > 1
         self.models = len({plan.prediction.model for plan in shown}) > 1
@@ -63,8 +63,8 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
         ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
     ]
     rows += [(_words(name), _plainly(value)) for name, value in costs(best, tokens).items()]
-    if len(found.plans) > 1:
-        rows.append(("over the next", difference(best, found.plans[1])))
+    if len(found.unlike) > 1:
+        rows.append(("over the next", difference(best, found.unlike[1])))
     if found.plainest is not None and found.plainest is not best:
         plain = found.plainest
         longer = plain.value / best.value - 1
@@ -80,9 +80,10 @@ def _ranked(found: Answer, named: Naming) -> Table:
     best = found.plans[0]
     rows = [
         (f"{place}{'=' * tied(plan, best)}", *_row(plan, named), *_least(plan, found.objective))
-        for place, plan in enumerate(found.plans, 1)
+        for place, plan in enumerate(found.unlike, 1)
     ]
-    note = "=: a tie with the first, whose interval does not tell them apart"
+    copies = "each the best of those that differ in micro-batch or pieces of stages (v) alone; --json has each by rank"
+    note = f"=: a tie with the first, whose interval does not tell them apart\n{copies}"
     return Table(("", *named.columns, *LEAST[found.objective]), rows, "", note)
 
 

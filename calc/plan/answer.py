@@ -21,7 +21,8 @@ from calc.units import duration
 class Plan:
     """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host: of a machine's
     memory, at most, for each GPU. value: what was to be least. on_front: whether no plan of as many GPUs is better in
-    that and holds less. parts: how much of a plan is switched on."""
+    that and holds less. parts: how much of a plan is switched on. copy: whether a better one differs from it in its
+    micro-batch and the pieces of its stages alone."""
 
     question: Question
     run: Run
@@ -32,6 +33,7 @@ class Plan:
     value: float
     on_front: bool
     parts: float
+    copy: bool = False
 
     @property
     def seconds(self) -> float:
@@ -57,7 +59,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Plans, the best first. front: those that no plan of as many GPUs beats in what was asked for and in memory; of
+    """Plans, the best first. unlike: as many, without near copies of better ones. front: those that no plan of as many GPUs beats in what was asked for and in memory; of
     several that hold about as much, the best. by_gpus: the best on each number of GPUs.
 
     plainest: of the plans that the interval of the best does not tell from it, the one with the least switched on.
@@ -68,6 +70,7 @@ class Answer:
 
     objective: Objective
     plans: tuple[Plan, ...]
+    unlike: tuple[Plan, ...]
     front: tuple[Plan, ...]
     by_gpus: tuple[Plan, ...]
     plainest: Plan | None

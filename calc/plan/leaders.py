@@ -12,6 +12,10 @@ Column = Any
 Rows = Mapping[str, Column]
 """Columns of plans; `value` is what is to be least, `peak` their memory, `parts` how much of a plan is switched on."""
 
+UNLIKE = ("gpus", "structure", "tp", "cp", "pp", "ep", "zero")
+"""Columns in which plans differ that are not near copies, as those are which differ in micro-batch and pieces of stages
+alone."""
+
 
 def joined(one: Rows, other: Rows) -> Rows:
     """The rows of both."""
@@ -21,8 +25,8 @@ def joined(one: Rows, other: Rows) -> Rows:
 
 
 def chosen(rows: Rows, top: int) -> Rows:
-    """The rows that an answer can need: the `top` best, those on a front, and of plans as plain as one another the best
-    on each number of GPUs."""
+    """The rows that an answer can need: the `top` best, as many of them that are no near copies of better ones, those on
+    a front, and of plans as plain as one another the best on each number of GPUs."""
     import numpy as np
 
     keep = np.zeros(len(rows["value"]), dtype=bool)
@@ -37,11 +41,20 @@ def shown(rows: Rows, top: int) -> Column:
 
     keep = np.zeros(len(rows["value"]), dtype=bool)
     keep[:top] = True
+    keep[no_copies(rows)[:top]] = True
     keep[fronts(rows)] = True
     for gpus in np.unique(rows["gpus"]):
         alike = np.flatnonzero(rows["gpus"] == gpus)
         keep[alike[np.unique(rows["parts"][alike], return_index=True)[1]]] = True
     return np.flatnonzero(keep)
+
+
+def no_copies(rows: Rows) -> Column:
+    """The places of the rows that are no near copies of one before them."""
+    import numpy as np
+
+    kinds = np.stack([rows[name] for name in UNLIKE])
+    return np.sort(np.unique(kinds, axis=1, return_index=True)[1])
 
 
 def fronts(rows: Rows) -> Column:

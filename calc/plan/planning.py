@@ -12,7 +12,7 @@ from calc.errors import Refused
 from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Answer, Plan, plainest
 from calc.plan.launchers import launcher
-from calc.plan.leaders import at, best_first, fronts, shown
+from calc.plan.leaders import at, best_first, fronts, no_copies, shown
 from calc.plan.objective import Objective, weight_of
 from calc.plan.question import Question, sequences_of
 from calc.plan.search import Seen, runs_of, search
@@ -119,6 +119,7 @@ def answer(
     return Answer(
         objective=objective,
         plans=tuple(plans[:top]),
+        unlike=tuple([plan for plan in plans if not plan.copy][:top]),
         front=_thinned([plan for plan in plans if plan.on_front]),
         by_gpus=_by_gpus(plans),
         plainest=plainest(plans),
@@ -155,7 +156,7 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
         return
     order = best_first(seen.rows)
     rows = at(seen.rows, order[shown(at(seen.rows, order), top)])
-    undominated = set(fronts(rows))
+    undominated, kinds = set(fronts(rows)), set(no_copies(rows))
     for place, run in enumerate(runs_of(question, seen, rows)):
         needs = most_needed(training_ranks(question.spec, run))
         yield Plan(
@@ -168,6 +169,7 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
             value=float(rows["value"][place]),
             on_front=place in undominated,
             parts=float(rows["parts"][place]),
+            copy=place not in kinds,
         )
 
 

@@ -41,6 +41,30 @@ def test_json_is_one_object_a_line_the_best_first(run: Run) -> None:
     assert [each["seconds"] for each in found] == sorted(each["seconds"] for each in found)
 
 
+def test_the_list_for_people_has_no_near_copies(run: Run) -> None:
+    """Plans that differ in micro-batch or pieces of stages alone stand for one another there, and all in JSON."""
+    asked = (
+        "plan",
+        "llama-3-8b",
+        *ASKED[:-2],
+        "--stack",
+        "megatron-core",
+        "--fix",
+        "tp=1",
+        "--fix",
+        "cp=1",
+        "--top",
+        "5",
+    )
+    ranked = [each["plan"] for each in records(run(*asked, "--json")[1])]
+    free = ("micro_batch", "micro_batches", "interleave", "stages")
+    kinds = {tuple(value for name, value in plan.items() if name not in free) for plan in ranked}
+    assert len(ranked) == 5 > len(kinds)
+    listed = re.findall(r"^[1-5]=? +(\S.*?)  ", run(*asked)[1], flags=re.MULTILINE)
+    assert len(listed) == 5
+    assert len({re.sub(r" \d+×\d+( v\d+)?", "", name) for name in listed}) == 5
+
+
 def test_the_command_of_a_plan_and_memory_give_the_same_numbers(run: Run) -> None:
     _, out, _ = run("plan", "llama-3-8b", *ASKED, "--top", "30", "--json")
     for each in (lines := records(out))[:: max(len(lines) // 4, 1)]:

@@ -14,7 +14,7 @@ import calc
 from calc.errors import Refused
 from calc.memory.totals import memory_ranks
 from calc.plan import space
-from calc.plan.leaders import best_first, chosen, front, fronts
+from calc.plan.leaders import UNLIKE, at, best_first, chosen, front, fronts, no_copies
 from calc.plan.planning import STEP, answer, search_plans
 from calc.plan.question import CONTEXT, Question
 from calc.time import predict
@@ -91,14 +91,15 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 3), st.integers(1, 2)), min_size=1),
+    st.lists(st.tuples(*(st.integers(0, 9),) * 2, st.integers(0, 3), st.integers(1, 2), st.integers(0, 2)), min_size=1),
     st.integers(1, 4),
     st.integers(1, 6),
 )
 def test_nothing_kept_is_beaten_and_nothing_lost(rows: list[tuple[int, ...]], top: int, cut: int) -> None:
-    """However rows come in chunks, the best and the front are those of all of them at once."""
-    names = ("value", "peak", "parts", "gpus")
+    """However rows come in chunks, the best, the best of each kind and the front are those of all of them at once."""
+    names = ("value", "peak", "parts", "gpus", "tp")
     table = {name: np.array(column, dtype=float) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    table |= {name: np.ones(len(rows)) for name in UNLIKE if name not in names}
     places = front(table["value"], table["peak"])
     pairs = [(row[0], row[1]) for row in rows]
     for place in places:
@@ -112,6 +113,9 @@ def test_nothing_kept_is_beaten_and_nothing_lost(rows: list[tuple[int, ...]], to
     assert kept["value"][best_first(kept)][:top].tolist() == sorted(table["value"])[:top]
     of_all = {(table["gpus"][i], table["value"][i], table["peak"][i]) for i in fronts(table)}
     assert {(kept["gpus"][i], kept["value"][i], kept["peak"][i]) for i in fronts(kept)} == of_all
+    least = {kind: min(row[0] for row in rows if row[3:] == kind) for kind in {row[3:] for row in rows}}
+    in_order = at(kept, best_first(kept))
+    assert in_order["value"][no_copies(in_order)][:top].tolist() == sorted(least.values())[:top]
 
 
 @pytest.mark.parametrize(("model", "cluster", "gpus", "stack"), [
