@@ -120,6 +120,11 @@ class Stack(Node):
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def recipe(self, named: str | None) -> str:
+        """The recipe that stands here for a general one, or for none that was named."""
+        general = named or "bf16-mixed"
+        return self.recipes.get(general, general)
+
     def computing(self, device: Device | None, experts: bool = False) -> float:
         """How many times as long a step's kernels take on a device as they do alone.
 

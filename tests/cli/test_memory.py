@@ -355,6 +355,16 @@ def test_what_stands_on_the_host(run: Run) -> None:
     assert err == "note: --offload-fraction changes nothing without --offload optimizer\n"
 
 
+@pytest.mark.parametrize("stack", ["megatron-core", "fsdp2", "deepspeed"])
+def test_memory_takes_what_a_stack_has_for_a_recipe_as_predict_does(run: Run, stack: str) -> None:
+    """Nothing is said of formats; each holds its weights in a way of its own."""
+    asked = ("gpt2", "--stack", stack, "--dp", "2", "--zero", "1", "--seq", "64", "--json")
+    held = json.loads(run("memory", *asked)[1])
+    timed = json.loads(run("predict", *asked, "--gpu", "h100-sxm", "--phase", "training")[1])
+    assert held["plan"]["recipe"] == timed["dtype"] != "bf16-mixed"
+    assert held["peak"] == timed["memory"]["peak"]
+
+
 def test_gradients_held_twice_are_said_of_pytorch_s_ddp_alone(run: Run) -> None:
     """Megatron-Core's products add to the buffers that are summed."""
     said = "PyTorch's DDP holds gradients twice"

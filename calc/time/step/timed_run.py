@@ -43,8 +43,7 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     stacked = Run(mode=given["mode"], stack=given.get("stack"))
     stack = stacked.stack
     if trains and stack is not None:
-        named = given.get("recipe", "bf16-mixed")
-        given["recipe"] = stack.recipes.get(named, named)
+        given["recipe"] = stack.recipe(given.get("recipe"))
     given.setdefault("execution", stacked.usual_execution)
     if trains:
         given.setdefault("optimizer", usual_optimizer(given.get("recipe")))
