@@ -15,7 +15,7 @@ from calc.errors import Refused
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
 from calc.quantities.shipped import shipped_formats
-from calc.spec import ModelSpec
+from calc.spec import Frames, ModelSpec
 from calc.spec.run import COUNTED_PHASES, MODES, ExecutionName, Run, common_context, common_length, exact_run
 from calc.units import binary, si
 
@@ -48,7 +48,7 @@ class Report:
     of the format, where the config says how; else empty. memory: of one device by `training` and `inference`, for one
     sequence and the defaults of `calc.Run`, as far as its kernels are known; uncounted: why not, by mode, where that
     is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound.
-    run: what was asked for.
+    run: what was asked for. read: what was counted, in words.
     """
 
     model: str
@@ -69,6 +69,7 @@ class Report:
     memory: Mapping[str, Held]
     uncounted: Mapping[str, str]
     run: Run
+    read: str
 
     @property
     def total(self) -> int:
@@ -104,13 +105,13 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     phases = COUNTED_PHASES if spec.decodes else ("forward", "training")
     counted = {phase: conventions.flops(spec, run.changed(phase=phase)) for phase in phases}
     flops = {phase: found.total for phase, found in counted.items()}
-    step = counted["training"]
+    step, read = counted["training"], _read(spec, seq)
     lengths = sorted({*CONTEXTS, spec.max_seq_len or CONTEXTS[0]}) if spec.decodes else []
     memory, uncounted = _memory(spec, run)
     return Report(
         model=spec.name,
         family=spec.family,
-        verdict=_verdict(spec, components, active, flops["training"], seq),
+        verdict=_verdict(spec, components, active, flops["training"], seq, read),
         components=components,
         active_components=active,
         seq=seq if spec.reads_tokens else None,
@@ -128,7 +129,18 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
         memory=memory,
         uncounted=uncounted,
         run=run,
+        read=read,
     )
+
+
+def _read(spec: ModelSpec, seq: int) -> str:
+    """What goes in: tokens, a sound of the length that the model is made for, or a picture."""
+    if spec.reads_tokens:
+        return f"{seq:,} tokens"
+    if not isinstance(spec.embedding, Frames):
+        return "one picture or sound"
+    frames = spec.embedding.n_frames or seq
+    return f"one sound of {frames:,} {'samples' if spec.embedding.d_frame == 1 else 'frames'}"
 
 
 def _memory(spec: ModelSpec, run: Run) -> tuple[dict[str, Held], dict[str, str]]:
@@ -158,13 +170,15 @@ def _held(spec: ModelSpec, run: Run) -> Held:
     return Held(peak, tuple(holders(peak, own if own in PLAIN else None)), execution)
 
 
-def _verdict(spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int) -> str:
-    """One line that says what kind of model this is and what a token, or one picture or sound, costs."""
+def _verdict(
+    spec: ModelSpec, components: Mapping[str, int], active: Mapping[str, int], training: int, seq: int, read: str
+) -> str:
+    """One line that says what kind of model this is and what a token, or what is read (`read`), costs."""
     total, visited = sum(components.values()), sum(active.values())
     dense = f"Dense, {si(total)} parameters"
     kind = f"Mixture of experts, {si(visited)} of {si(total)} active" if visited < total else dense
     if not spec.reads_tokens:
-        return f"{kind}; one picture or sound costs {si(training, 'FLOP')} to train on"
+        return f"{kind}; {read} costs {si(training, 'FLOP')} to train on"
     token = si(training / seq, "FLOP")
     if not spec.decodes:
         return f"{kind}; a token costs {token} to train on; no KV cache"

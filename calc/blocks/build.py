@@ -140,13 +140,15 @@ def source_length(spec: ModelSpec, seq: Size) -> Size | None:
     return _source_length(spec.encoder, Load(seq=seq))
 
 
-def vectors_read(spec: ModelSpec, seq: Size) -> Size:
-    """Vectors that the layers take for each sequence: `seq`, or as many as a picture, or sound of one length, gives."""
+def vectors_read(spec: ModelSpec, seq: Size, source: Size | None = None) -> Size:
+    """Vectors that the layers take for each sequence: `seq`, or as many as a picture gives, or sound of one length or of
+    `source` frames."""
     if not spec.has_own_length:
         return seq
     if isinstance(spec.embedding, Restored):
         return places(spec.embedding, Load(seq=seq))
-    return front_of(spec.embedding)(Trace(), spec.embedding, spec.vocab_size, spec.d_model, Load(seq=seq))[1]
+    load = Load(seq=seq, source=source)
+    return front_of(spec.embedding)(Trace(), spec.embedding, spec.vocab_size, spec.d_model, load)[1]
 
 
 def _source_length(encoder: Tower, load: Load) -> Size:

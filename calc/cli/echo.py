@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from calc.blocks.build import source_length, vectors_read
 from calc.conventions.executed import absorbs
 from calc.output.tables import Table
 from calc.spec import Mla, ModelSpec, Moe
@@ -37,6 +38,7 @@ def run_record(
     execution: which kernels the answer takes where the run leaves it open; None: it depends on none. uses: the fields
     that the answer depends on, of which formats and what is told beside them are taken. specs: of which models.
     """
+    run, each_its_own = _with_own_length(run, specs)
     named = {"recipe": "recipe"} if run.trains else FORMATS
     named = {kind: name for kind, name in named.items() if name in uses and (kind != "state" or _recurrent(specs))}
     return {
@@ -44,13 +46,22 @@ def run_record(
         "gpus": run.gpus,
         "micro_batches": run.passes_a_step,
         "batch": run.batch,
-        "seq": run.seq,
+        "seq": None if each_its_own else run.seq,
         "context": run.context if run.phase == "decode" else None,
-        "tokens_a_step": run.step_tokens,
+        "tokens_a_step": None if each_its_own else run.step_tokens,
+        **({"unit": "vectors"} if specs and all(spec.unit == "vectors" for spec in specs) else {}),
         "formats": {kind: getattr(run, name) for kind, name in named.items()},
         "execution": None if execution is None else run.execution or execution,
         **{name: value for name, value in _further_words(run, specs).items() if name in uses},
     }
+
+
+def _with_own_length(run: Run, specs: Sequence[ModelSpec]) -> tuple[Run, bool]:
+    """The run with the length that its models have of themselves, where it is one; whether they are several."""
+    if not specs or not all(spec.has_own_length for spec in specs):
+        return run, False
+    lengths = {vectors_read(spec, run.seq, run.source_seq) for spec in specs}
+    return (run, True) if len(lengths) > 1 else (run.changed(seq=lengths.pop()), False)
 
 
 def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
@@ -67,7 +78,7 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found["document"] = run.document
     if any(spec.encoder is not None for spec in specs):
         found["source_seq"] = run.source_seq or _source(specs, run)
-    elif run.source_seq is not None and any(spec.audio is not None for spec in specs):
+    elif run.source_seq is not None and any(spec.audio is not None or spec.reads_sound for spec in specs):
         found["source_seq"] = run.source_seq
     if any(spec.takes_pictures for spec in specs):
         found["images"] = run.images
@@ -81,8 +92,6 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
 
 def _source(specs: Sequence[ModelSpec], run: Run) -> int | None:
     """What the encoders of all models read where nothing is said; None where that differs."""
-    from calc.blocks.build import source_length  # most models have no encoder, and it is long to load
-
     lengths = {source_length(spec, run.seq) for spec in specs}
     return lengths.pop() if len(lengths) == 1 else None
 
@@ -90,8 +99,9 @@ def _source(specs: Sequence[ModelSpec], run: Run) -> int | None:
 def run_line(record: Mapping[str, Any]) -> str:
     """A record of `run_record` in one line."""
     degrees = [f"{name} {record[name]}" for name in ("dp", "tp", "pp", "cp", "ep", "zero")]
-    passes, tokens = record["micro_batches"], record["tokens_a_step"]
-    counts = [f"{passes} micro-batch{'es' * (passes != 1)}", f"{tokens:,} token{'s' * (tokens != 1)} a step"]
+    passes, tokens, unit = record["micro_batches"], record["tokens_a_step"], record.get("unit", "tokens")
+    read = [] if tokens is None else [f"{tokens:,} {unit.removesuffix('s') if tokens == 1 else unit} a step"]
+    counts = [f"{passes} micro-batch{'es' * (passes != 1)}", *read]
     formats = [name if kind == "recipe" else f"{kind} {name}" for kind, name in record["formats"].items() if name]
     others = [_worded(words, record[name]) for name, words in WORDED.items() if _is_shown(name, record.get(name))]
     return f"run: {', '.join([*degrees, *counts, *formats, *filter(None, [record['execution']]), *others])}"

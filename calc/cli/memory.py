@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from calc.blocks.build import vectors_read
 from calc.cli import adapting, completing, notes, options, serving
 from calc.cli.echo import with_run
 from calc.cli.memory_words import DTYPE, MEMORY_FIELDS, memory_record, memory_words
@@ -62,6 +63,7 @@ def memory(
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = exact_run(**memory_words(words))
+    run = run.changed(seq=vectors_read(model, run.seq, run.source_seq))
     notes.unused_in_mode(run)
     if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
         remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")
@@ -84,8 +86,8 @@ def memory(
 def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
     warn_beyond(spec, run.seq, "--seq")
-    if run.source_seq is not None and spec.encoder is None and spec.audio is None:
-        remark("--source-seq changes nothing for a model without an encoder or an audio tower")
+    if run.source_seq is not None and spec.encoder is None and spec.audio is None and not spec.reads_sound:
+        remark("--source-seq changes nothing for a model that has no encoder and hears nothing")
     if run.images and not spec.takes_pictures and spec.eyes is None:
         remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":
@@ -204,7 +206,7 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     if spec.takes_pictures:
         words.append(f"{run.images or 'no'} picture{'s' * (run.images != 1)}")
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
-    return f"{run.mode}, {run.batch:,} × {run.seq:,} tokens, {', '.join(words)}, {gpus}"
+    return f"{run.mode}, {run.batch:,} × {run.seq:,} {spec.unit}, {', '.join(words)}, {gpus}"
 
 
 def _stages(it: Verdict) -> Table:

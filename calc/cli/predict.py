@@ -190,7 +190,8 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or is past what the model is made for."""
     decode = run.phase == "decode"
     idle = {"seq" if decode else "context"}
-    idle |= {"source_seq"} if spec.encoder is None and (spec.audio is None or decode) else set()
+    heard = spec.reads_sound or (spec.audio is not None and not decode)
+    idle |= {"source_seq"} if spec.encoder is None and not heard else set()
     unseen = not spec.takes_pictures and spec.eyes is None
     idle |= {"images"} if unseen or decode else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}

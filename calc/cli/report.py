@@ -111,9 +111,8 @@ class _Row(NamedTuple):
 def _rows(it: Report) -> list[_Row]:
     """The figures of the page in order."""
     params, cache = "PARAMETERS", f"KV CACHE of one sequence{_other_caches(it)}, bf16"
-    read = "one picture or sound" if it.seq is None else f"{it.seq:,} tokens"
     source = "" if it.source is None else f" + {'as many' if it.source == it.seq else f'{it.source:,}'} of a source"
-    flops = f"FLOPS, {read}{source}, full attention{'' if source else ', a multiply-add is two'}"
+    flops = f"FLOPS, {it.read}{source}, full attention{'' if source else ', a multiply-add is two'}"
     usual = it.seq is None or it.seq == 2048 <= (it.max_seq_len or 2048)
     at, context = ("", "") if usual else (f" --seq {it.seq}", f" --context {it.context}")
     rows = [
@@ -149,8 +148,12 @@ def _rows(it: Report) -> list[_Row]:
         size = binary(sum(it.shipped.values()))
         rows.append(_Row("WEIGHTS", "as published", size, "", packed[:6], verb="checkpoint"))
     for mode, held in it.memory.items():
-        what = "bf16-mixed with AdamW, or bf16" if source else "a step in bf16-mixed with AdamW, or served in bf16"
-        section = f"MEMORY, {read}{source}: {what}"
+        what = (
+            "bf16-mixed with AdamW, or bf16"
+            if source or it.seq is None
+            else "a step in bf16-mixed with AdamW, or served in bf16"
+        )
+        section = f"MEMORY, {it.read}{source}: {what}"
         rows.append(_Row(section, mode, binary(held.peak), f"--mode {mode}{at}{_kernels(held)}", verb="memory"))
     return rows
 

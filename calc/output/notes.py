@@ -23,9 +23,10 @@ def note(spec: ModelSpec, text: str) -> None:
 
 def grouped(notes: Sequence[str]) -> list[str]:
     """Notes of a model, with all defaults that were taken for absent keys in one, where the first of them stood."""
-    taken = [text.removesuffix(TAKEN).replace(" is absent: ", " ") for text in notes if text.endswith(TAKEN)]
-    if len(taken) < 2:
-        return list(notes)
+    own = [text for text in dict.fromkeys(notes) if text.endswith(TAKEN)]
+    if len(own) < 2:
+        return list(dict.fromkeys(notes))
+    taken = [text.removesuffix(TAKEN).replace(" is absent: ", " ") for text in own]
     one = f"absent keys, for which this family's defaults are taken: {', '.join(taken)}"
     return list(dict.fromkeys(one if text.endswith(TAKEN) else text for text in notes))
 

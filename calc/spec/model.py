@@ -177,6 +177,11 @@ class ModelSpec(Stack):
         return not self.reads_tokens and getattr(self.embedding, "n_frames", 1) is not None
 
     @property
+    def reads_sound(self) -> bool:
+        """Whether it reads sound of a length that it is made for, unless frames are asked for."""
+        return getattr(self.embedding, "n_frames", None) is not None
+
+    @property
     def unit(self) -> str:
         """What its sequences are counted in."""
         return "tokens" if self.reads_tokens else "vectors"

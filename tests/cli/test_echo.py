@@ -102,3 +102,25 @@ def test_a_preset_of_attention_says_its_sizes(preset: str) -> None:
     run = records[0]["run"]
     assert all(record["run"] == run for record in records)
     assert f"batch {run['batch']}, heads {run['heads']}" in table.splitlines()[-1]
+
+
+def test_a_length_of_its_own_is_the_one_that_is_told() -> None:
+    """What reads a picture or sound has as many vectors as these give, whatever a sequence of tokens has."""
+    record, line = _told("memory", "vit-l")
+    assert (record["run"]["seq"], record["run"]["tokens_a_step"]) == (
+        197,
+        197,
+    )  # 16 x 16 patches of 224 x 224, one more
+    assert "197 vectors a step" in line
+    assert ", 197 vectors a step" in _told("flops", "vit-l")[1]
+    for frames in (1000, 2000):
+        asked = ("conformer-l", "--frames", str(frames))
+        record, line = _told("predict", *asked, "--gpu", "h100-sxm", "--batch", "2")
+        steps = record["run"]["seq"]
+        assert steps == ((frames - 1) // 2 - 1) // 2  # two convolutions of 3, every second place
+        assert record["tokens_per_second"] == pytest.approx(2 * steps / record["seconds"])
+        assert f"{2 * steps:,} vectors a step" in line
+        assert f"source of {frames:,}" in line
+        assert CliRunner().invoke(cli, ["memory", *asked]).stderr == ""
+    two, line = CliRunner().invoke(cli, ["flops", "vit-l", "ast-base"]).stdout, "1 micro-batch\n"
+    assert two.endswith(line)

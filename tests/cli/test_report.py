@@ -55,3 +55,14 @@ def test_what_tokens_retrieve_is_not_dense(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | sizes))
     assert ": Mixture of experts, " in _out("report", str(tmp_path / "config.json"))
     assert ": Dense, " in _out("report", "gpt2")
+
+
+def test_the_length_of_a_sound_is_said() -> None:
+    """Of what was counted, as the same length asked for gives it."""
+    page = _out("report", "conformer-l")
+    assert "one sound of 1,000 frames costs" in " ".join(page.split())
+    assert "FLOPS, one sound of 1,000 frames, " in page
+    assert max(map(len, page.splitlines())) <= 80
+    told = json.loads(_out("report", "conformer-l", "--json"))["flops"]["forward"]
+    assert told == json.loads(_out("flops", "conformer-l", "--frames", "1000", "--json"))["total"]
+    assert "picture" not in page
