@@ -141,8 +141,8 @@ def source_length(spec: ModelSpec, seq: Size) -> Size | None:
 
 
 def vectors_read(spec: ModelSpec, seq: Size, source: Size | None = None) -> Size:
-    """Vectors that the layers take for each sequence: `seq`, or as many as a picture gives, or sound of one length or of
-    `source` frames."""
+    """Vectors that the layers take for each sequence: `seq`, or as many as a picture gives, or sound of one length or
+    of `source` frames."""
     if not spec.has_own_length:
         return seq
     if isinstance(spec.embedding, Restored):

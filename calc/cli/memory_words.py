@@ -16,8 +16,8 @@ DTYPE = "Of weights, as fp8 or int4:g128; in training the recipe, as --recipe."
 
 
 def memory_words(words: dict[str, Any]) -> dict[str, Any]:
-    """The words of a run whose memory is asked for: --dtype names the recipe of one that trains, for which its stack has
-    another, as where its time is asked for."""
+    """The words of a run whose memory is asked for: --dtype names the recipe of one that trains, for which its stack
+    has another, as where its time is asked for."""
     if words.get("mode") == "inference":
         return dict(words)
     given = recipe_for(words, "--dtype")

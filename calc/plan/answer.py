@@ -59,8 +59,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Plans, the best first. unlike: as many, without near copies of better ones. front: those that no plan of as many GPUs beats in what was asked for and in memory; of
-    several that hold about as much, the best. by_gpus: the best on each number of GPUs.
+    """Plans, the best first. unlike: as many, without near copies of better ones. front: those that no plan of as many
+    GPUs beats in what was asked for and in memory; of several that hold about as much, the best. by_gpus: the best on
+    each number of GPUs.
 
     plainest: of the plans that the interval of the best does not tell from it, the one with the least switched on.
     listed: plans that were looked at; timed: those of them that fit. ruled: how many others each reason ruled out.

@@ -25,8 +25,8 @@ def joined(one: Rows, other: Rows) -> Rows:
 
 
 def chosen(rows: Rows, top: int) -> Rows:
-    """The rows that an answer can need: the `top` best, as many of them that are no near copies of better ones, those on
-    a front, and of plans as plain as one another the best on each number of GPUs."""
+    """The rows that an answer can need: the `top` best, as many of them that are no near copies of better ones, those
+    on a front, and of plans as plain as one another the best on each number of GPUs."""
     import numpy as np
 
     keep = np.zeros(len(rows["value"]), dtype=bool)
