@@ -96,6 +96,7 @@ def answer(
     else:
         runs = _apart(service, decode, workload, progress)
     report = report_of(runs, 0.0 if workload.concurrency else WARM)
+    capacity = max(capacity, report.requests_per_second)  # whose answers begin together share more of a step
     each = report.concurrency / ends.layout.replicas
     saturated = each > 1.02 * ends.running(mean, last) or report.preemptions > 0
     return Answer(

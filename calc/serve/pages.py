@@ -43,6 +43,17 @@ class Pages:
         one.shared = ()
         return None
 
+    def room_beside(self, one: Running, tokens: int, promised: int) -> bool:
+        """Whether a sequence that is to come finds room up to so many tokens, beside pages promised to others."""
+        held, new = self.held, self.rules.pages(tokens)
+        if self.shared is not None:
+            hashes = one.request.hashes[: one.prompt // self.shared.tokens]
+            there = hashes[: self.shared.hits(hashes)]
+            free = len(self.shared.idle) - sum(block in self.shared.idle for block in set(there))
+            size = self.rules.pages(self.shared.tokens)
+            held, new = held - free * size, new - len(there) * size
+        return held + promised + new <= self.rules.blocks
+
     def _share(self, one: Running) -> tuple[int, tuple[int, ...]]:
         """Hold the blocks that a prompt may share: tokens of them that were there, and the blocks that were not."""
         if self.shared is None or not one.request.hashes:

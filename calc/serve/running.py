@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from calc.serve.requests import Request
+from calc.spec.run.engines import Admission
 
 
 @dataclass(slots=True)
@@ -29,6 +30,11 @@ class Running:
     came: int = 0
     told: float = 0.0
 
+    @property
+    def end(self) -> int:
+        """Tokens that it will have in the cache when it has decoded its last."""
+        return self.context + self.left
+
     def tokens(self, step: int, each: float) -> int:
         """Tokens that it has in the cache while it decodes; what a last step guesses beyond its end is not kept."""
         return self.context + min(math.ceil((step - self.begun) * each), self.left)
@@ -41,7 +47,8 @@ class Rules:
     budget: tokens of a step. running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed:
     whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
     tokens that a sequence gets in a step. polls: steps of sequences that decode between two looks at who has come.
-    ahead: whether the next step is laid while one runs, so that who comes meanwhile is let in a step later.
+    ahead: whether the next step is laid while one runs, so that who comes meanwhile is let in a step later. admission:
+    what is promised to who runs before another is let in.
     """
 
     budget: int
@@ -53,6 +60,7 @@ class Rules:
     accepted: float = 1.0
     polls: int = 1
     ahead: bool = False
+    admission: Admission | None = None
 
     def pages(self, tokens: int) -> int:
         """Pages for so many tokens."""

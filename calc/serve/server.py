@@ -14,8 +14,12 @@ from calc.serve.clock import Piece, StepClock
 from calc.serve.gaps import Gaps
 from calc.serve.pages import Pages
 from calc.serve.prefixes import Prefixes
+from calc.serve.promises import Promises
 from calc.serve.requests import Request
 from calc.serve.running import Rules, Running
+
+PROMISED = 16
+"""Steps between two looks at who waits, while every step leaves more of the room that is promised."""
 
 
 class Server:
@@ -27,7 +31,8 @@ class Server:
         self.waiting: deque[Running] = deque()
         self.reading: deque[Running] = deque()
         self.decoding: list[tuple[int, int, Running]] = []
-        self.context = 0.0
+        self.context, self.ends, self.longest = 0.0, 0, 0
+        self.promises = Promises(rules, rules.admission) if rules.admission else None
         self.gaps = Gaps()
         self.preemptions = 0
         self.gave_way = False
@@ -40,7 +45,7 @@ class Server:
         if self.rules.pages(request.input + request.output) > self.rules.blocks:
             request.refused = True
             return False
-        self.newest = self.laid
+        self.newest, self.longest = self.laid, max(self.longest, request.output)
         own = request.output if left is None else left
         self._queue(Running(request, request.input, read, own, came=self.laid, told=request.first or 0.0))
         return True
@@ -82,15 +87,20 @@ class Server:
         return self.laid - (self.rules.ahead and bool(self.reading or self.decoding))
 
     def _admit(self, known: int) -> None:
-        """Let in who waits, first come first served, while there is room for the prompt and one token more; who came
-        after `known` holds up nobody."""
+        """Let in who waits, first come first served, while there is room for the prompt and one token more, and what
+        the engine promises; who came after `known` holds up nobody."""
+        promised = self._promised() if self.waiting else 0
         while self.waiting and len(self.reading) + len(self.decoding) < self.rules.running:
             one = next((each for each in self.waiting if each.came < known), None)
             if one is None:
                 return
+            if self.promises and not self.pages.room_beside(one, self.promises.whole(one), promised):
+                return
             found = self.pages.take(one)
             if found is None:
                 return
+            if self.promises:  # those of one look have all of their answers promised
+                promised += self.rules.pages(self.promises.whole(one)) - self.rules.pages(one.prompt + 1)
             self.waiting.remove(one)
             if found:
                 one.read = max(one.read, min(found, one.prompt - 1))
@@ -101,6 +111,19 @@ class Server:
                 self.reading.append(one)
             else:
                 self._decodes(one)  # its keys and values are here: it is a token as any other's, and no prompt
+
+    def _promised(self) -> int:
+        """Pages that are promised to who runs."""
+        if self.promises is None:
+            return 0
+        if not (self.reading or self.decoding):
+            self.promises.rest()
+        counted, rules = self.promises.counted, self.rules
+        left = sum(rules.pages(self.promises.whole(one)) * rules.block - one.prompt - 1 for one in self.reading)
+        if self.longest <= self.promises.admission.most:
+            return self.promises.pages(left + self.ends - self.context)
+        decoded = (one.end - one.tokens(self.steps, rules.accepted) for _, _, one in self.decoding)
+        return self.promises.pages(left + sum(counted(rest) for rest in decoded))
 
     def _pieces(self) -> list[tuple[Running, Piece]]:
         """What of the prompts the next step reads."""
@@ -158,6 +181,7 @@ class Server:
         one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
         heapq.heappush(self.decoding, (one.finish, one.request.number, one))
         self.context += one.context
+        self.ends += self.rules.pages(one.end) * self.rules.block
         self.gaps.begin(one)
         self.pages.begin(one)
 
@@ -173,6 +197,8 @@ class Server:
         if count < 1:
             return []
         each, grows = self.clock.seconds(n, context), self.rules.accepted
+        if self.waiting and self.promises and self.promises.falls:
+            count = min(count, PROMISED)
         if self.rules.polls > 1:
             count = min(count, max(self.looks - self.steps, 1))
         if self.rules.ahead and self.newest == self.laid - 1:
@@ -212,6 +238,9 @@ class Server:
         one.request.preempted += 1
         self.preemptions += 1
         self.gave_way = True
+        if self.promises:
+            begun = sum(each.context - 1 for _, _, each in self.decoding)
+            self.promises.gave_way(len(self.decoding), self.context - begun, self.ends - self.context)
         self.waiting.appendleft(one)
 
     def _decoded(self, count: int, seconds: float) -> list[Request]:
@@ -219,6 +248,8 @@ class Server:
         self.pages.grow(self.decoding, self.steps, count)
         before, each = self.steps, self.rules.accepted
         self.steps += count
+        if self.promises:
+            self.promises.passed(count)
         self.gaps.passed(self.time, count, seconds / count, len(self.decoding))
         if each == 1.0:
             self.context += count * len(self.decoding)
@@ -236,4 +267,5 @@ class Server:
     def _out(self, one: Running, tokens: int) -> None:
         """A sequence decodes no more."""
         self.context -= tokens
+        self.ends -= self.rules.pages(one.end) * self.rules.block
         self.pages.end(one, tokens)

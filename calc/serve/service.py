@@ -119,9 +119,11 @@ class Service:
         return int(min(self.room / each * pages, 1e9)) * self.layout.attention_dp if each > 0 else 10**9
 
     def running(self, input: float, output: float) -> float:
-        """Sequences of one replica that run at once: what the cache holds of such that are half-way, or the engine's
-        limit. Errors: Refused as `blocks` does."""
-        pages = math.ceil((input + output / 2) / self.engine.block)
+        """Sequences of one replica that run at once: what the cache holds of such that are half-way, each with what the
+        engine promises it of the other half, or the engine's limit. Errors: Refused as `blocks` does."""
+        admission = self.engine.admission
+        promised = min(output / 2, admission.most) * admission.least if admission else 0.0
+        pages = math.ceil((input + output / 2 + promised) / self.engine.block)
         if self.blocks(input + output) < math.ceil((input + output) / self.engine.block):
             return 0.0
         fitting = self.blocks(input + output / 2) / pages
@@ -144,6 +146,7 @@ class Service:
             accepted=self.guessing.accepted,
             polls=self.polls,
             ahead=self.engine.ahead,
+            admission=self.engine.admission,
         )
 
     def server(self, tokens: float, shared: Prefixes | None = None) -> Server:

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 
 from calc.serve.clock import StepClock
 from calc.serve.prefixes import Prefixes
+from calc.serve.promises import Promises
 from calc.serve.requests import Request
 from calc.serve.running import Rules
 from calc.serve.server import Server
+from calc.spec.run.engines import Admission
 from tests.serve.services import llama
 
 CLOCK = StepClock(llama().rank, llama().rates)
+
+WHOLE = Admission("", part=1.0, least=1.0)
+FALLING = Admission("", part=0.7, least=0.1, steps=20, ahead=5)
 
 RULES = st.builds(
     Rules,
@@ -29,6 +34,7 @@ RULES = st.builds(
     accepted=st.sampled_from([1.0, 1.0, 2.5]),
     polls=st.sampled_from([1, 1, 7]),
     ahead=st.booleans(),
+    admission=st.sampled_from([None, None, WHOLE, FALLING, replace(FALLING, most=8)]),
 )
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 2)), min_size=1, max_size=25)
 
@@ -76,7 +82,9 @@ def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, flo
     assert sorted(each.number for each in (*done, *refused)) == list(range(len(requests)))
     assert all(rules.pages(each.input + each.output) > rules.blocks for each in refused)
     assert server.pages.used == 0
-    assert sum(server.pages.phases) == 0
+    assert sum(server.pages.phases) == server.ends == 0
+    if rules.admission == WHOLE:
+        assert not server.preemptions
     for each in done:
         assert each.scheduled is not None
         assert each.first is not None
@@ -212,3 +220,32 @@ def test_who_comes_while_a_step_runs_is_let_in_after_the_one_that_is_laid() -> N
         assert second.scheduled is not None
         waits[ahead] = second.scheduled - second.sent
     assert waits[True] - waits[False] == pytest.approx(step, rel=0.01)
+
+
+def test_who_is_promised_room_is_waited_for() -> None:
+    """The second is let in when the first is done, and beside it where as much of its answer is counted as fits."""
+    rules = Rules(64, 4, 4, 20, True, True, admission=WHOLE)
+    first, second = Request(0, 0.0, 20, 40), Request(1, 0.0, 20, 40)
+    finished(Server(CLOCK, rules), [first, second])
+    assert first.preempted == second.preempted == 0
+    assert second.scheduled == first.last
+    short = Request(1, 0.0, 12, 4)
+    finished(Server(CLOCK, rules), [Request(0, 0.0, 20, 40), short])
+    assert short.scheduled == 0.0
+    eager = replace(rules, admission=replace(WHOLE, most=4))
+    first, second = Request(0, 0.0, 20, 40), Request(1, 0.0, 20, 40)
+    finished(Server(CLOCK, eager), [first, second])
+    assert (second.scheduled, second.preempted) == (0.0, 1)
+
+
+def test_less_is_promised_with_every_step_and_more_after_one_gave_way() -> None:
+    rule = Promises(Rules(64, 4, 1, 20, True, True), FALLING)
+    assert rule.pages(100) == 70
+    rule.passed(10)
+    assert rule.pages(100) == 40
+    rule.passed(100)
+    assert rule.pages(100) == 10
+    rule.gave_way(2, made=39, left=60)
+    assert rule.pages(100) == 49
+    rule.rest()
+    assert rule.pages(100) == 70

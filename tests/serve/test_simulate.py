@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.serve.answer import answer, capacity_of, check_rate, steady_of
+from calc.serve.layout import layout_of
 from calc.serve.report import report_of
 from calc.serve.requests import Request
 from calc.serve.server import Server
-from calc.serve.service import Guessing, Service
+from calc.serve.service import Guessing, Service, service_of
 from calc.serve.simulate import Apart, simulate, simulate_apart
 from calc.serve.workload import Workload, closed_loop, open_loop
 from tests.serve.services import llama
@@ -75,6 +77,22 @@ def test_longer_answers_are_fewer_and_those_that_wait_outside_take_no_place() ->
     assert most == sorted(most, reverse=True)
     _, requests = middle(service, closed_loop(6000, 16, 1, 12_000, spread=0.1))
     assert requests == pytest.approx(most[0], rel=0.04)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "trtllm"])
+def test_more_who_wait_take_nothing_from_those_who_run(engine: str) -> None:
+    """TensorRT-LLM lets in whoever it has room for to the end, SGLang whoever it expects to have room for."""
+    spec = load_model("qwen3-32b")
+    service = service_of(spec, "h100-sxm", layout_of(spec, tp=2), engine, "bf16")
+    most = int(service.running(512, 512))
+    held, crowded = (answer(service, closed_loop(c, 512, 512, 4 * most)).report for c in (most, 2 * most))
+    assert held is not None
+    assert crowded is not None
+    assert crowded.output > 0.96 * held.output
+    without = replace(service, engine=replace(service.engine, admission=None))
+    unpromised = answer(without, closed_loop(2 * most, 512, 512, 4 * most)).report
+    assert unpromised is not None
+    assert crowded.preemptions < (unpromised.preemptions / 2 if engine == "sglang" else 1)
 
 
 def test_seeds() -> None:

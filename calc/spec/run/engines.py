@@ -33,6 +33,24 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """How much room an engine keeps for answers to come before it lets another request in, which itself must find room
+    for its prompt and all of its answer, as far as it counts that (`most` tokens).
+
+    part: of what each running sequence has still to make, at first. least, steps: what that part falls to, in so many
+    steps; 0 steps: it stays. ahead: where one gave way, the part becomes what those left have made of their answers,
+    each with so many tokens more.
+    """
+
+    source: str
+    part: float
+    least: float
+    steps: int = 0
+    ahead: int = 0
+    most: int = 10**9
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
     """The rules of one engine.
 
@@ -51,7 +69,7 @@ class Engine:
     products like all others, and no kernels of their own. half_sums: whether products in 16 bits are summed in 16 bits.
     towers_apart: whether towers of pictures and sound are files of their own, loaded where it is told to. unfitted:
     constants that its fit left out, so that what they stand for to others takes no seconds of its own. allocation:
-    None where it is not known to the byte.
+    None where it is not known to the byte. admission: None where whoever's prompt fits is let in.
     """
 
     name: str
@@ -79,6 +97,7 @@ class Engine:
     towers_apart: bool = False
     unfitted: Collection[str] = ()
     allocation: Allocation | None = None
+    admission: Admission | None = None
 
 
 def engine_names() -> list[str]:
@@ -103,8 +122,8 @@ def _engines() -> dict[str, Engine]:
     found = {}
     for path in sorted(FOLDER.glob("*.toml")):
         table = parse_toml(read_text(path), path.name)
-        rules = table.pop("allocation", None)
+        for name, kind in (("allocation", Allocation), ("admission", Admission)):
+            table[name] = kind(**table[name]) if name in table else None
         table["unfitted"] = frozenset(table.get("unfitted", ()))
-        engine = Engine(**table, allocation=None if rules is None else Allocation(**rules))
-        found[engine.name] = engine
+        found[table["name"]] = Engine(**table)
     return found
