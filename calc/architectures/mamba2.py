@@ -17,7 +17,7 @@ def spec(cfg: Config) -> ModelSpec:
     mixer = Mamba2(
         n_heads=cfg.size("num_heads"),
         d_head=cfg.size("head_dim", absent=64),
-        d_state=cfg.size("state_size", absent=128),
+        d_state=state(cfg, "state_size", absent=128),
         n_groups=cfg.size("n_groups", absent=8),
         d_conv=cfg.size("conv_kernel", absent=4),
         chunk=cfg.size("chunk_size", absent=256),
@@ -45,7 +45,7 @@ def hybrid_mamba2(cfg: Config, norm: Norm) -> Mamba2:
     return Mamba2(
         n_heads=n_heads,
         d_head=d_head,
-        d_state=cfg.size("mamba_d_state", absent=256),
+        d_state=state(cfg, "mamba_d_state", absent=256),
         n_groups=cfg.size("mamba_n_groups", absent=1),
         d_conv=cfg.size("mamba_d_conv", absent=4),
         chunk=cfg.size("mamba_chunk_size", absent=256),
@@ -54,6 +54,14 @@ def hybrid_mamba2(cfg: Config, norm: Norm) -> Mamba2:
         norm=norm,
         **step_limits(cfg),
     )
+
+
+def state(cfg: Config, name: str, absent: int) -> int:
+    """The width of a state, 2 at least: sums over one number are no products in PyTorch, which counts them otherwise."""
+    found: int = cfg.size(name, absent=absent)
+    if found == 1:
+        raise Refused(f"{cfg.where}{name}", "2 or more", 1)
+    return found
 
 
 def step_limits(cfg: Config) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation, kv_heads, stack
 from calc.architectures.config import Config
 from calc.architectures.llama import decoder, rms_norm
+from calc.architectures.mamba2 import state
 from calc.architectures.rope import rope
 from calc.spec import Attention, LayerGroup, Lora, Mamba2, Mlp, ModelSpec, Norm, SharedBlock
 
@@ -43,7 +44,7 @@ def _mamba2(cfg: Config) -> Mamba2:
     return Mamba2(
         n_heads=n_heads,
         d_head=d_head,
-        d_state=cfg.size("mamba_d_state", absent=64),
+        d_state=state(cfg, "mamba_d_state", absent=64),
         n_groups=cfg.size("mamba_ngroups", absent=1),
         d_conv=cfg.size("mamba_d_conv", absent=4),
         chunk=cfg.size("chunk_size", absent=256),

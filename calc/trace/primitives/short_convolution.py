@@ -35,7 +35,8 @@ def short_convolution(
 
     As eager PyTorch runs it: the input is padded with taps - 1 zeros on both sides and the tail is cut off, so that
     seq + taps - 1 positions are computed; a decoded token stands behind `taps` cached ones, which makes one position
-    more than is used. Kernels made for it compute seq positions.
+    more than is used. Where it caches, transformers fills prompts of fewer tokens than taps up to taps first, which is
+    not counted. Kernels made for it compute seq positions.
     Cache: the last `taps` inputs, unless stepwise. Source: transformers 5.23, models/mamba/modeling_mamba.py,
     causal_conv1d_fn.
     """
