@@ -57,7 +57,7 @@ def hybrid_mamba2(cfg: Config, norm: Norm) -> Mamba2:
 
 
 def state(cfg: Config, name: str, absent: int) -> int:
-    """The width of a state, 2 at least: sums over one number are no products in PyTorch, and no FLOPs of its counter."""
+    """The width of a state, 2 at least: sums over one number are no products in PyTorch, and its counter has none."""
     found: int = cfg.size(name, absent=absent)
     if found == 1:
         raise Refused(f"{cfg.where}{name}", "2 or more", 1)
