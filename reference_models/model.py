@@ -71,6 +71,8 @@ class Model(StackOfLayers):
             self.speech = IdleWeights(spec.speech.weights(spec.d_model))
         if spec.eyes is not None:
             self.eyes = IdleWeights(spec.eyes.weights())
+        if spec.skipped is not None:
+            self.skipped = IdleWeights(spec.skipped.weights(spec.d_model))
         if spec.head is not None and isinstance(spec.embedding, Embedding):
             self.lm_head = LmHead(spec.head, spec.embedding, spec.vocab_size, spec.d_model)
         if spec.contrast is not None:

@@ -39,7 +39,7 @@ STACK = (
     *("d_model", "embedding", "layers", "schedule", "final_norm", "heads", "per_layer", "projectors", "clipped"),
     *("unread", "stages", "n_streams", "stream_mixing", "altup", "among_tokens", "pool", "reader"),
     *("name", "family", "vocab_size", "max_seq_len", "head", "encoder", "vision", "audio", "contrast", "mtp"),
-    *("patcher", "speech_encoder", "speech", "eyes"),
+    *("patcher", "speech_encoder", "speech", "eyes", "skipped"),
     *("shipped", "notes", "pyramid", "neck", "mask_decoder", "every"),
 )
 """Fields of the specs that are computed here; `mtp`, the modules that predict further tokens, is built where `build` is

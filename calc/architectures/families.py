@@ -113,6 +113,7 @@ FAMILIES: dict[str, str] = {
     "vision-encoder-decoder": "vision_encoder_decoder",
     "mllama": "mllama",
     "mllama_vision_model": "mllama",
+    "mllama_text_model": "mllama",
     "gemma3": "gemma3",
     "gemma3n": "gemma3n",
     "gemma3n_audio": "gemma3n_audio",

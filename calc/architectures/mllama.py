@@ -20,6 +20,7 @@ from calc.spec import (
     Norm,
     Projector,
     QkNorm,
+    SkippedLayers,
     Stages,
     Tiles,
     Tower,
@@ -33,7 +34,9 @@ RATIOS = [[1, 1], [1, 2], [1, 3], [1, 4], [2, 1], [2, 2], [3, 1], [4, 1]]
 
 def spec(cfg: Config) -> ModelSpec:
     """The head is never tied, whatever the config says: its table is shorter than that of the tokens. The tower may
-    stand alone (mllama_vision_model)."""
+    stand alone (mllama_vision_model), and so may the text (mllama_text_model)."""
+    if cfg.raw["model_type"] == "mllama_text_model":
+        return _text(cfg)
     if cfg.raw["model_type"] == "mllama_vision_model":
         cfg.architecture({"MllamaVisionModel": True}, usual="MllamaVisionModel")
         cfg.notes.append("all tiles of each picture are read")
@@ -62,14 +65,51 @@ def spec(cfg: Config) -> ModelSpec:
     )
 
 
-def _layers(cfg: Config) -> dict[str, Any]:
-    """Layers of self-attention, and those that `cross_attention_layers` numbers, which have none."""
+def _text(cfg: Config) -> ModelSpec:
+    """What reads text without its pictures, which runs no layer that looks at them."""
+    writes = cfg.architecture({"MllamaForCausalLM": True, "MllamaTextModel": False}, usual="MllamaForCausalLM")
+    vocab_size, d_model, mixer, channel = cfg.size("vocab_size"), cfg.size("hidden_size"), _mixer(cfg), gated_mlp(cfg)
+    norm, n_layers = rms_norm(cfg, 1e-5), cfg.layers("num_hidden_layers")
+    n_crossed = len(crossed := _crossed(cfg, n_layers))
+    if n_crossed == n_layers:
+        raise Refused(f"{cfg.where}cross_attention_layers", f"fewer than {n_layers} layers", sorted(crossed))
+    skipped = None
+    if n_crossed:
+        heads = {"n_heads": mixer.n_heads, "n_kv_heads": mixer.kv_heads, "d_head": d_model // mixer.n_heads}
+        skipped = SkippedLayers(count=n_crossed, d_ff=channel.d_ff, **heads)
+    cfg.notes.append("texts without pictures, which skip the layers of cross-attention: these are weighed alone")
+    return ModelSpec(
+        d_model=d_model,
+        vocab_size=vocab_size + PICTURE_TOKENS,
+        max_seq_len=cfg.size("max_position_embeddings", absent=131072),
+        embedding=Embedding(),
+        layers=(LayerGroup(count=n_layers - n_crossed, mixer=mixer, channel=channel, norm=norm),),
+        final_norm=norm,
+        head=Head(n_logits=vocab_size) if writes else None,
+        skipped=skipped,
+    )
+
+
+def _crossed(cfg: Config, n_layers: int) -> set[int]:
+    """The numbers of the layers with cross-attention."""
+    usual = (3, 8, 13, 18, 23, 28, 33, 38)
+    return set(cfg.numbers("cross_attention_layers", absent=usual, null=usual)) & set(range(n_layers))
+
+
+def _mixer(cfg: Config) -> Attention:
+    """The attention of the other layers."""
     no_own_d_head(cfg)
     mixer = attention(cfg, kv_absent=8, theta=500_000.0)
     if mixer.rope.fraction != 1.0:
         raise Refused(
             f"{cfg.where}partial_rotary_factor", "1, since the class turns all of a head", mixer.rope.fraction
         )
+    return mixer
+
+
+def _layers(cfg: Config) -> dict[str, Any]:
+    """Layers of self-attention, and those that `cross_attention_layers` numbers, which have none."""
+    mixer = _mixer(cfg)
     norm = rms_norm(cfg, 1e-5)
     unlike: dict[str, Any] = {
         "position": "none",
@@ -85,8 +125,7 @@ def _layers(cfg: Config) -> dict[str, Any]:
         return LayerGroup(count=1, channel=channel, norm=norm, **own)
 
     n_layers = cfg.layers("num_hidden_layers")
-    usual = (3, 8, 13, 18, 23, 28, 33, 38)
-    crossed = set(cfg.numbers("cross_attention_layers", absent=usual, null=usual)) & set(range(n_layers))
+    crossed = _crossed(cfg, n_layers)
     if not crossed or len(crossed) == n_layers:
         raise Refused(f"{cfg.where}cross_attention_layers", f"some of {n_layers} layers", sorted(crossed))
     return stack(["cross" if i in crossed else "self" for i in range(n_layers)], layer)

@@ -108,6 +108,8 @@ def check_adapter(spec: ModelSpec, load: Load) -> None:
         raise Refused("adapter", "none: of halved texts it is not tried what autograd keeps beside one", "one")
     if spec.eyes is not None:
         raise Refused("adapter", "none: which matrices of eyes and ears it would name is not described", "one")
+    if spec.skipped is not None:
+        raise Refused("adapter", "none: layers that no text runs have matrices of the same names", "one")
     if any(isinstance(mixer, ChunkAttention) for group in spec.layers for mixer in group.mixers):
         raise Refused("adapter", "none: of sound in chunks it is not tried what autograd keeps beside one", "one")
     if any(group.shared_block is not None for group in spec.layers):

@@ -66,7 +66,7 @@ def build(spec: ModelSpec, load: Load) -> Part:
         inside, seen = (seen, None) if of_encoder and pictures_inside(load) else (None, seen)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads, inside)
     inside = seen if spec.contrast is None and pictures_inside(load) else None
-    if spec.speech_encoder is not None or spec.speech is not None or spec.eyes is not None:
+    if any(x is not None for x in (spec.speech_encoder, spec.speech, spec.eyes, spec.skipped)):
         _idle(t, spec, load)
     if spec.patcher is not None:
         _patcher(t, spec.patcher, spec, load)
@@ -115,6 +115,8 @@ def _idle(t: Trace, spec: ModelSpec, load: Load) -> None:
             idle(t, "speech", spec.speech.weights(spec.d_model), spec.d_model)
         if spec.eyes is not None:
             idle(t, "eyes", spec.eyes.weights(), spec.d_model)
+        if spec.skipped is not None:
+            idle(t, "skipped", spec.skipped.weights(spec.d_model), spec.d_model)
     t.frozen = frozen
 
 

@@ -61,6 +61,10 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
                 yield one(field, TRACED, value)
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
+    for field in ("tp", "pp") if spec.skipped is not None else ():
+        # Which rank holds weights that no text reads is not written down.
+        if not is_exactly(ranks := getattr(run, field), 1):
+            yield one(field, "1 beside layers that a text skips", ranks)
     yield from of_experts(spec, run)
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)

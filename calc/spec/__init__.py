@@ -53,6 +53,7 @@ from calc.spec.segmentation import MaskDecoder
 from calc.spec.series import Series
 from calc.spec.shared_block import SharedBlock
 from calc.spec.shorthand import Shorthand
+from calc.spec.skipped import SkippedLayers
 from calc.spec.sparse_blocks import SparseBlocks
 from calc.spec.speech import Speech, Spoken, UnitWriter, Vocoder
 from calc.spec.state_space import Mamba, Mamba2
@@ -160,6 +161,7 @@ __all__ = [
     "Shortened",
     "Shorthand",
     "SideConvolution",
+    "SkippedLayers",
     "SparseBlocks",
     "Speech",
     "Spoken",

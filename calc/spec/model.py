@@ -24,6 +24,7 @@ from calc.spec.patches import Patches
 from calc.spec.projector import Projector
 from calc.spec.restored import Restored
 from calc.spec.shipped import Shipped
+from calc.spec.skipped import SkippedLayers
 from calc.spec.speech import Speech
 from calc.spec.tiles import Tiles
 from calc.spec.trajectory import Trajectory
@@ -111,7 +112,7 @@ class ModelSpec(Stack):
     where it has none, as one whose vectors are filled up (`Markers`).
     patcher: reads the tokens ahead of all else, to say where patches of them end, and is not trained (BLT).
     speech_encoder: hears in place of the encoder, and does not run where text is read; speech: as it says there (both
-    SeamlessM4T). eyes: as it says there.
+    SeamlessM4T). eyes, skipped: as they say there.
     contrast: what compares the vectors of texts with those of pictures. mtp: modules for further tokens, which only a
     Load that asks counts. shipped: how its checkpoint is published, where its matrices are packed; nothing else depends
     on it.
@@ -130,6 +131,7 @@ class ModelSpec(Stack):
     speech_encoder: Tower | None = None
     speech: Speech | None = None
     eyes: MobileNet | None = None
+    skipped: SkippedLayers | None = None
     contrast: Contrast | None = None
     adapter: Adapter | None = None
     mtp: Mtp | None = None

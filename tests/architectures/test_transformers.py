@@ -80,10 +80,10 @@ def count(model_type: str, config: dict[str, Any]) -> Counted:
 # kimi_k2 is deepseek_v3's architecture under a name that transformers does not know; test_vision has kimi_k25, and
 # mistral_large4_text, which has no class that writes. gpt-sw3 is gpt2's. test_real_configs has mimo, which is no family
 # of transformers either, and test_gemma3n has gemma3n, as it reads text. test_hearing has what is read of whole
-# omnis, their thinkers, and talkers.
+# omnis, their thinkers, and talkers; test_mllama_text the text of Llama 3.2 Vision.
 KIMI = {"kimi_k2", "kimi_k25"}
 OMNI = {"qwen2_5_omni", "qwen2_5_omni_talker", "qwen3_omni_moe"}
-ELSEWHERE = KIMI | OMNI | {"gemma3n", "gpt-sw3", "mimo", "mistral_large4_text", "rwkv7"}
+ELSEWHERE = KIMI | OMNI | {"gemma3n", "gpt-sw3", "mimo", "mistral_large4_text", "mllama_text_model", "rwkv7"}
 
 
 def test_every_family_has_a_case() -> None:

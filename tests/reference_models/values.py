@@ -23,6 +23,7 @@ OTHERWISE = {
     "mistral_large4_text": "transformers has no class of it that writes; test_latent has it beside a tower",
     "glm5_next_text": "transformers has no class of it that writes; test_latent has glm5_next's",
     "blt": "it reads whole texts, in patches that it is told; tests/architectures/test_blt.py compares them",
+    "mllama_text_model": "it skips layers that it has; tests/architectures/test_mllama_text.py compares it",
 }
 """Families whose logits are not compared with transformers' here, and why not."""
 CASES: dict[str, dict[str, Any]] = BASES | {
