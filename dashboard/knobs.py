@@ -64,7 +64,7 @@ def holding(key: str, stops: Iterable[int], most: int) -> list[int]:
 
 def images(spec: ModelSpec) -> int:
     """Pictures that are read beside the text, together; 0 and no knob where the model reads none."""
-    if spec.vision is None:
+    if spec.vision is None and spec.eyes is None:
         without_pictures(spec)
         return 0
     share("images", (0, *BATCHES), 1)

@@ -30,7 +30,9 @@ def example(
     if model.whole.encoder is not None and not decode:
         length = source or getattr(model.whole.encoder.embedding, "n_frames", None) or seq
         arguments["source"] = _of(model.encoder, batch, length)
-    if images:
+    if images and model.whole.eyes is not None:
+        arguments["images"] = model.eyes.example(images)
+    elif images:
         pictures = model.embedding.picture if model.on_page else model.vision.embedding
         arguments["images"] = pictures.example(images, 1)
     if windows:

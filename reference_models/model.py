@@ -14,6 +14,7 @@ from calc.spec import Embedding, ModelSpec, Tower
 from reference_models.blocks.contrast import Similarity
 from reference_models.blocks.embedding import LmHead
 from reference_models.blocks.idle import IdleWeights
+from reference_models.blocks.mobile_net import Eyes
 from reference_models.blocks.prompt import Prompt
 from reference_models.cache import Cache
 from reference_models.denoiser import Denoiser
@@ -70,7 +71,7 @@ class Model(StackOfLayers):
         if spec.speech is not None:
             self.speech = IdleWeights(spec.speech.weights(spec.d_model))
         if spec.eyes is not None:
-            self.eyes = IdleWeights(spec.eyes.weights())
+            self.eyes = Eyes(spec.eyes)
         if spec.skipped is not None:
             self.skipped = IdleWeights(spec.skipped.weights(spec.d_model))
         if spec.head is not None and isinstance(spec.embedding, Embedding):
@@ -133,7 +134,8 @@ class Model(StackOfLayers):
         heard = None if sounds is None else self._hear(sounds, options)
         if image_at is not None:
             self._check_pictures(seen)
-        given = [each for each in ((seen, image_at, "image"), (heard, sound_at, "sound")) if each[1] is not None]
+        of_towers = (seen, image_at, "image"), (heard, sound_at, "sound")
+        given = [(made, places, what) for made, places, what in of_towers if places is not None]
         x, inner = self.embed(inputs, step, partial(_all_placed, given=given))
         inner.losses.extend(losses)
         if image_at is not None:
@@ -172,7 +174,7 @@ class Model(StackOfLayers):
         """Refuse inputs that nothing would read."""
         readers = {
             "source": (self.whole.encoder, "an encoder"),
-            "images": (self.whole.vision or self.on_page or None, "a vision tower"),
+            "images": (self.whole.vision or self.whole.eyes or self.on_page or None, "a vision tower"),
             "boxes": (self.on_page or None, "pages"),
             "prompt": (self.spec.mask_decoder, "a mask decoder"),
             "sounds": (self.whole.audio, "an audio tower"),
@@ -267,7 +269,9 @@ class Model(StackOfLayers):
     def _check_pictures(self, seen: Tensor | None) -> None:
         """Errors: NotImplementedError for a model that does not read a picture as it does tokens."""
         kind = "tokens" if self.whole.vision is None else self.whole.vision.among_tokens
-        if seen is not None and (kind != "tokens" or self.whole.per_layer is not None):
+        # Beside eyes, inputs of layers are of the tokens that stand for pictures, as they are of others.
+        plain = self.whole.per_layer is None or self.whole.eyes is not None
+        if seen is not None and (kind != "tokens" or not plain):
             what = "per_layer" if kind == "tokens" else f"Tower.among_tokens = {kind!r}"
             raise NotImplementedError(f"{what}: no module computes it yet for text with pictures in it")
 
@@ -285,6 +289,8 @@ class Model(StackOfLayers):
 
     def _see(self, images: Tensor, options: dict) -> tuple[Tensor, list[Tensor]]:
         """The vision tower's vectors, and those for single layers of the main stack."""
+        if self.whole.eyes is not None:
+            return self.embedding.get_submodule("pictures").of_eyes(self.eyes(images)), []
         step = Step(torch.arange(images.shape[1], device=images.device)[None], **options)
         return self.vision(images, step)[1:]
 

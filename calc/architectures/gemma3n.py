@@ -1,7 +1,6 @@
 """Gemma 3n (Google, 2025): the language model of gemma3n_text, the ears of gemma3n_audio, timm's MobileNet-v5 as eyes.
 
-Passes read text, in which every token passes the tables of tokens for pictures and sounds too, and sounds in it; what
-sees is weighed, and neither runs nor is trained.
+Every token passes the tables of tokens for pictures and sounds too.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ def spec(cfg: Config) -> ModelSpec:
     filler = (text.vocab_size or 0) - 1 - sounds.first
     fills = {"filler": filler if 0 <= filler < sounds.n_rows else None}
     sounds = sounds.model_copy(update={"n_vectors": cfg.size("audio_soft_tokens_per_image", absent=188)} | fills)
-    pictures = pictures.model_copy(update={"end": sounds.first})
+    cfg.only("vision_soft_tokens_per_image", eyes.left**2, why="what the eyes give of every picture")
+    pictures = pictures.model_copy(update={"end": sounds.first, "n_vectors": eyes.left**2})
     embedding = text.embedding.model_copy(update={"markers": (pictures, sounds)})
     ears = Tower(name="audio", **gemma3n_audio.stack_of(audio))
-    cfg.notes.append("pictures are not read: eyes are weighed, and neither run nor trained")
     return text.model_copy(update={"embedding": embedding, "audio": ears, "eyes": eyes})
 
 
@@ -56,7 +55,7 @@ def _markers(section: Config, name: str, width: int, first: int) -> Markers:
 def _eyes() -> MobileNet:
     table = parse_toml(read_text(EYES), EYES.name)
     stages = tuple(MobileStage(**{key: _tuples(value) for key, value in stage.items()}) for stage in table["stages"])
-    return MobileNet(stages=stages, **{key: table[key] for key in ("stem", "d_out", "expansion")})
+    return MobileNet(stages=stages, **{key: table[key] for key in ("side", "stem", "d_out", "expansion", "left")})
 
 
 def _tuples(value: Any) -> Any:

@@ -10,6 +10,7 @@ from calc.blocks.contrast import contrast
 from calc.blocks.documents import check_documents
 from calc.blocks.head import head
 from calc.blocks.idle import idle
+from calc.blocks.mobile_net import eyes
 from calc.blocks.mtp import mtp
 from calc.blocks.patches import grid
 from calc.blocks.pooling import attention_pool
@@ -47,8 +48,6 @@ def build(spec: ModelSpec, load: Load) -> Part:
     if isinstance(spec, Traced):
         return spec.record(load)
     check_adapter(spec, load)
-    if spec.eyes is not None:
-        _blind(load)
     t = Trace(spec.adapter)
     source = seen = heard = None
     if spec.vision is not None:
@@ -56,6 +55,8 @@ def build(spec: ModelSpec, load: Load) -> Part:
         pictures = replace(load, batch=0 if load.decode else load.images, context=0, scores="full")
         reader = spec.encoder if spec.vision.reader == "encoder" and spec.encoder is not None else spec
         seen = _tower(t, spec.vision, reader.d_model, spec.vocab_size, pictures).end
+    if spec.eyes is not None:
+        seen = eyes(t, spec.eyes, load)
     if spec.audio is not None:
         heard = spec.audio, _tower(t, spec.audio, spec.d_model, spec.vocab_size, _sounds(spec.audio, load))
     if spec.encoder is not None:
@@ -65,8 +66,9 @@ def build(spec: ModelSpec, load: Load) -> Part:
         of_encoder = spec.vision is not None and spec.vision.reader == "encoder"
         inside, seen = (seen, None) if of_encoder and pictures_inside(load) else (None, seen)
         source = _tower(t, spec.encoder, spec.d_model, spec.vocab_size, reads, inside)
-    inside = seen if spec.contrast is None and pictures_inside(load) else None
-    if any(x is not None for x in (spec.speech_encoder, spec.speech, spec.eyes, spec.skipped)):
+    unseen = spec.eyes is not None and load.decode
+    inside = seen if spec.contrast is None and pictures_inside(load) and not unseen else None
+    if any(x is not None for x in (spec.speech_encoder, spec.speech, spec.skipped)):
         _idle(t, spec, load)
     if spec.patcher is not None:
         _patcher(t, spec.patcher, spec, load)
@@ -88,12 +90,6 @@ def build(spec: ModelSpec, load: Load) -> Part:
     return tree
 
 
-def _blind(load: Load) -> None:
-    """Errors: Refused for pictures that a model has eyes for, which are weighed alone."""
-    if pictures_inside(load):
-        raise Refused("images", "0: how this model sees is not described, its eyes are weighed alone", load.images)
-
-
 def _patcher(t: Trace, tower: Tower, spec: ModelSpec, load: Load) -> None:
     """What says where patches end: it runs over all tokens, and nothing of it is trained."""
     frozen, t.frozen = t.frozen, True
@@ -113,8 +109,6 @@ def _idle(t: Trace, spec: ModelSpec, load: Load) -> None:
             _tower(t, spec.speech_encoder, spec.d_model, spec.vocab_size, nothing)
         if spec.speech is not None:
             idle(t, "speech", spec.speech.weights(spec.d_model), spec.d_model)
-        if spec.eyes is not None:
-            idle(t, "eyes", spec.eyes.weights(), spec.d_model)
         if spec.skipped is not None:
             idle(t, "skipped", spec.skipped.weights(spec.d_model), spec.d_model)
     t.frozen = frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from calc.errors import Refused
-from calc.sizes import Size, is_array, is_symbolic
+from calc.sizes import Size, holds, is_symbolic
 from calc.spec import Frames, Markers, Stack
 from calc.spec.load import Load
 from calc.trace.op import Weight
@@ -21,6 +21,16 @@ def marked(t: Trace, spec: Markers, x: Tensor, load: Load) -> Tensor:
         t.parameters("soft_norm", (own,), 0, spec.width)
         out.append(_embedded(t, spec, y, x.width))
     return t.taken(spec.name, x, out[0])
+
+
+def seen_vectors(t: Trace, spec: Markers, x: Tensor, d_model: Size) -> Tensor:
+    """What eyes give, x [pictures * n_vectors, width], times sqrt(width) -> [pictures * n_vectors, d_model]:
+    2 * pictures * n_vectors * width * d_model FLOPs."""
+    at = f"/embedding.{spec.name}."
+    with t.part(f"{spec.name}_seen", x, of="embedding") as out:
+        y = t.norm("soft_norm", spec.norm, t.scaled("scale", x), key=f"{at}soft_norm")
+        out.append(_embedded(t, spec, y, d_model, at))
+    return out[0]
 
 
 def heard_vectors(t: Trace, spec: Markers, x: Tensor, d_model: Size, tower: Stack, load: Load) -> Tensor:
@@ -57,8 +67,7 @@ def _places(spec: Markers, tower: Stack, load: Load) -> Size:
     if spec.filler is None:
         expected = "none: the last token of the text, whose vector fills up a sound, is no row of its table"
         raise Refused("source_seq", expected, load.source)
-    more = False if is_symbolic(load.seq) or is_symbolic(n) else load.seq > n
-    if more.any() if is_array(more) else more:
+    if not is_symbolic(load.seq) and not is_symbolic(n) and holds(load.seq > n):
         assert isinstance(tower.embedding, Frames)
         frames = n * (tower.every or 1) * prod(each.stride for each in tower.embedding.convolutions)
         raise Refused("source_seq", f"at most {frames} frames, which give {n} vectors", load.source)

@@ -15,7 +15,7 @@ from calc.blocks.embedding import fills
 from calc.blocks.gated_bias import bias_of_each
 from calc.blocks.head import projections
 from calc.blocks.layers import layers, unread
-from calc.blocks.markers import heard_vectors
+from calc.blocks.markers import heard_vectors, seen_vectors
 from calc.blocks.page_attention import page_bias
 from calc.blocks.patches import grid
 from calc.blocks.per_layer import layer_inputs
@@ -31,6 +31,7 @@ from calc.sizes import Size
 from calc.spec import (
     Attention,
     Latents,
+    Markers,
     Patches,
     Restored,
     Stack,
@@ -74,7 +75,7 @@ def stack(
         x = _dropped(t, spec, x, ("embedding", "both"))
         out.append(x)
     if seen is not None:
-        x = t.taken("pictures", x, seen)
+        x = t.taken("pictures", x, _seen(t, spec, seen))
     if heard is not None:
         x = t.taken("sounds", x, _heard(t, spec, *heard))
     tokens, vectors = load.seq, getattr(spec.embedding, "vectors", 1)
@@ -96,12 +97,20 @@ def stack(
     return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
 
 
+def _seen(t: Trace, spec: Stack, x: Tensor) -> Tensor:
+    """The vectors of pictures, or where tokens that stand for them have a table, what their embedder makes of them."""
+    markers = _markers(spec, "pictures")
+    return x if markers is None else seen_vectors(t, markers, x, spec.d_model)
+
+
 def _heard(t: Trace, spec: Stack, tower: Tower, made: Stacked) -> Tensor:
     """A tower's vectors, or where tokens that stand for sounds have a table, what their embedder makes of them."""
-    for each in getattr(spec.embedding, "markers", ()):
-        if each.name == "sounds":
-            return heard_vectors(t, each, made.end, spec.d_model, tower, made.load)
-    return made.end
+    markers = _markers(spec, "sounds")
+    return made.end if markers is None else heard_vectors(t, markers, made.end, spec.d_model, tower, made.load)
+
+
+def _markers(spec: Stack, name: str) -> Markers | None:
+    return next((each for each in getattr(spec.embedding, "markers", ()) if each.name == name), None)
 
 
 def _behind_layers(t: Trace, spec: Stack, x: Tensor, load: Load, around: Surroundings) -> tuple[Tensor, Load]:

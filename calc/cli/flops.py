@@ -65,7 +65,7 @@ def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
     count = conventions.flops(spec, run)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if spec.takes_pictures and not decode and not run.images:
-        adds = "the work of its vision tower" if spec.vision is not None else "one behind each of N texts"
+        adds = "the work of its vision tower" if spec.vision or spec.eyes else "one behind each of N texts"
         note(spec, f"no pictures are read; --images N adds {adds}")
     if spec.audio is not None and not decode and run.source_seq is None:
         note(spec, "no sound is read; --frames N adds the work of its audio tower")

@@ -88,7 +88,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.seq, "--seq")
     if run.source_seq is not None and spec.encoder is None and spec.audio is None and not spec.reads_sound:
         remark("--source-seq changes nothing for a model without an encoder, which hears nothing")
-    if run.images and not spec.takes_pictures and spec.eyes is None:
+    if run.images and not spec.takes_pictures:
         remark("--images changes nothing for a model without a vision tower beside its text")
     if run.mode == "inference":
         return

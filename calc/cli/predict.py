@@ -192,8 +192,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle = {"seq" if decode else "context"}
     heard = spec.reads_sound or (spec.audio is not None and not decode)
     idle |= {"source_seq"} if spec.encoder is None and not heard else set()
-    unseen = not spec.takes_pictures and spec.eyes is None
-    idle |= {"images"} if unseen or decode else set()
+    idle |= {"images"} if not spec.takes_pictures or decode else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= {"mtp"} if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)

@@ -115,9 +115,9 @@ def as_fitted(field: str, spec: ModelSpec) -> ModelSpec:
         raise Refused(field, "a description, such as calc.load_model gives for a name", spec)
     if not spec.decodes or spec.encoder:
         raise Refused(field, "a language model that predicts the next token and has no encoder", spec.name)
-    if spec.vision is None and spec.audio is None:
+    if spec.vision is None and spec.audio is None and spec.eyes is None:
         return spec
-    return spec.model_copy(update={"vision": None, "audio": None, "name": f"{spec.name}, text alone"})
+    return spec.model_copy(update={"vision": None, "audio": None, "eyes": None, "name": f"{spec.name}, text alone"})
 
 
 def counted(spec: ModelSpec, counts: Counts) -> float:

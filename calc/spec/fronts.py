@@ -21,7 +21,8 @@ class Markers(Node):
 
     first: number of the first such token. end: of the first one behind them; None: all from the first one on.
     n_vectors: how many tokens' places each picture or sound takes; None: none is read, nor that norm of its own.
-    filler: the row whose vector stands where a tower gives fewer; None: where the table has no such row, none is read.
+    filler: of sounds, the row whose vector stands where a tower gives fewer; None: the table has no such row, and no
+    sound is read.
     """
 
     symbols: ClassVar[dict[str, str]] = {"n_rows": "n_markers", "width": "d_marker"}

@@ -190,8 +190,8 @@ class ModelSpec(Stack):
 
     @property
     def takes_pictures(self) -> bool:
-        """Whether pictures may go in beside its text: to a vision tower, or behind the text of each page."""
-        return self.vision is not None or getattr(self.embedding, "picture", None) is not None
+        """Whether pictures may go in beside its text: to a vision tower or eyes, or behind the text of each page."""
+        return self.vision is not None or self.eyes is not None or getattr(self.embedding, "picture", None) is not None
 
     @property
     def decodes(self) -> bool:

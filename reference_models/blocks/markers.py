@@ -32,6 +32,11 @@ class Marked(nn.Module):
         made = self.post_norm(self.project(self.norm(self.token(numbers))))
         return torch.where(there[..., None], made.to(x.dtype), x)
 
+    def of_eyes(self, x: Tensor) -> Tensor:
+        """x [pictures, n, width] that eyes give, and which is scaled in its place -> [pictures, n, d_model]."""
+        x *= self.spec.width**0.5
+        return self.post_norm(self.project(self.soft_norm(x)))
+
     def of_tower(self, x: Tensor) -> Tensor:
         """x [batch, n, width] that a tower gives -> [batch, n_vectors, d_model], a row's vector behind each sequence.
 
