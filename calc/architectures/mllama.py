@@ -76,7 +76,7 @@ def _text(cfg: Config) -> ModelSpec:
     skipped = None
     if n_crossed:
         heads = {"n_heads": mixer.n_heads, "n_kv_heads": mixer.kv_heads, "d_head": d_model // mixer.n_heads}
-        skipped = SkippedLayers(count=n_crossed, d_ff=channel.d_ff, **heads)
+        skipped = SkippedLayers(count=n_crossed, d_ff=cfg.size("intermediate_size"), **heads)
     cfg.notes.append("texts without pictures, which skip the layers of cross-attention: these are weighed alone")
     return ModelSpec(
         d_model=d_model,

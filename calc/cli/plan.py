@@ -81,7 +81,8 @@ def plan(model: ModelSpec, **given: Any) -> None:
     """
     fmt, top, tokens, days = (given[name] for name in ("fmt", "top", "tokens", "days"))
     plan_words.refuse_contradictions(given)
-    read = None if given["source"] is None else plan_file.read_launch(tool(given["written"]), given["source"])
+    source: str | None = given["source"]
+    read = None if source is None else plan_file.read_launch(tool(given["written"]), source)
     questions = _questions(model, given if read is None else plan_file.with_file(given, read))
     progress, workers = Progress(), given["workers"]
     if given["every"] and workers.keep is None:
@@ -90,8 +91,8 @@ def plan(model: ModelSpec, **given: Any) -> None:
         budget = {"most_params": given["params"], "flops": given["flops"], "tokens": tokens}
         print_grid(questions[0], given["grid"], given["law"], budget, progress, workers, fmt)
         return
-    if read is not None:
-        print_existing(questions[0], plan_file.unsaid(read, given), given["source"], progress, workers, fmt)
+    if read is not None and source is not None:
+        print_existing(questions[0], plan_file.unsaid(read, given), source, progress, workers, fmt)
         return
     if given["gpus"] is None:
         print_fewest(questions[0], tokens, days, top, progress, workers, fmt)

@@ -36,12 +36,12 @@ def with_file(given: Mapping[str, Any], read: Read) -> dict[str, Any]:
         _differ("--seq", words["seq"], length)
     elif length is not None:
         words["seq"] = length
-    gpus = given["gpus"] or (read.gpus and (read.gpus,))
+    gpus: tuple[int, ...] | None = given["gpus"] or ((read.gpus,) if read.gpus else None)
     if gpus is None:
         raise Refused("--gpus", "how many, as the file does not say", "none")
     _differ("--gpus", gpus[0], read.gpus)
     in_file = read.each * gpus[0] if read.sequences is None and read.each is not None else read.sequences
-    batch = given["global_batch"] or (in_file and f"{in_file}seq")
+    batch: str | None = given["global_batch"] or (f"{in_file}seq" if in_file else None)
     if batch is None:
         raise Refused("--global-batch", "tokens of a step, or its sequences, as the file does not say", "none")
     if words["seq"] is not None:

@@ -41,7 +41,7 @@ def _kind(parts: Sequence[str]) -> str:
 
 def _folded(name: str, room: int) -> str:
     lines = [""]
-    for part in re.findall(r"[^.]*\.*", name):
+    for part in re.findall(r"(?:…\.)?[^.]*\.*", name):  # what stands for a beginning stays with what follows it
         if lines[-1] and len(lines[-1] + part) > room:
             lines.append("")
         lines[-1] += part
