@@ -138,9 +138,11 @@ def source_length(spec: ModelSpec, seq: Size) -> Size | None:
 
 def vectors_read(spec: ModelSpec, seq: Size, source: Size | None = None) -> Size:
     """Vectors that the layers take for each sequence: `seq`, or as many as a picture gives, or sound of one length or
-    of `source` frames."""
+    of `source` frames; 1 of a traced model, of whose pictures or sound that is not known."""
     if not spec.has_own_length:
         return seq
+    if isinstance(spec, Traced):
+        return 1
     if isinstance(spec.embedding, Restored):
         return places(spec.embedding, Load(seq=seq))
     load = Load(seq=seq, source=source)

@@ -39,6 +39,7 @@ def run_record(
     that the answer depends on, of which formats and what is told beside them are taken. specs: of which models.
     """
     run, each_its_own = _with_own_length(run, specs)
+    units = {spec.unit for spec in specs}
     named = {"recipe": "recipe"} if run.trains else FORMATS
     named = {kind: name for kind, name in named.items() if name in uses and (kind != "state" or _recurrent(specs))}
     return {
@@ -49,7 +50,7 @@ def run_record(
         "seq": None if each_its_own else run.seq,
         "context": run.context if run.phase == "decode" else None,
         "tokens_a_step": None if each_its_own else run.step_tokens,
-        **({"unit": "vectors"} if specs and all(spec.unit == "vectors" for spec in specs) else {}),
+        **({"unit": units.pop()} if len(units) == 1 and "tokens" not in units else {}),
         "formats": {kind: getattr(run, name) for kind, name in named.items()},
         "execution": None if execution is None else run.execution or execution,
         **{name: value for name, value in _further_words(run, specs).items() if name in uses},

@@ -206,7 +206,8 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     if spec.takes_pictures:
         words.append(f"{run.images or 'no'} picture{'s' * (run.images != 1)}")
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
-    return f"{run.mode}, {run.batch:,} × {run.seq:,} {spec.unit}, {', '.join(words)}, {gpus}"
+    unit = spec.unit.removesuffix("s") if run.seq == 1 else spec.unit
+    return f"{run.mode}, {run.batch:,} × {run.seq:,} {unit}, {', '.join(words)}, {gpus}"
 
 
 def _stages(it: Verdict) -> Table:

@@ -130,6 +130,10 @@ def _sorted(shares: dict[Any, float]) -> list[tuple[Any, float]]:
 
 
 def _setting(it: Prediction, unit: str) -> str:
-    new = f"1 token after {it.run.context:,}" if it.phase == "decode" else f"{it.run.seq:,} {unit}"
+    new = (
+        f"1 token after {it.run.context:,}"
+        if it.phase == "decode"
+        else f"{it.run.seq:,} {unit.removesuffix('s') if it.run.seq == 1 else unit}"
+    )
     gpus = "" if it.gpus == 1 else f", {it.gpus:,} GPUs"
     return f"{it.phase}, {it.run.batch:,} × {new}, {it.execution}{gpus}"

@@ -42,6 +42,15 @@ def reads_tokens(module: Any) -> bool:
     return "input_ids" in arguments(module) and getattr(module, "main_input_name", "input_ids") == "input_ids"
 
 
+def stretches(module: Any) -> bool:
+    """Whether what a module is given is as long as is asked. Errors: Refused as `inputs_for` has it."""
+    import torch
+
+    with torch.device("meta"):
+        one, other = (inputs_for(module, Load(batch=1, seq=seq)) for seq in (16, 32))
+    return any(getattr(value, "shape", None) != getattr(other[name], "shape", None) for name, value in one.items())
+
+
 def inputs_for(module: Any, load: Load) -> dict[str, Any]:
     """Tensors for one pass, made where it is called: each argument that has to be given, and the main one.
 

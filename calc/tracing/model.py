@@ -25,7 +25,7 @@ from calc.trace.settings import Settings
 from calc.tracing.building import config_of, module_of, one_line, quiet
 from calc.tracing.dispatch import fakes, watched
 from calc.tracing.events import Capture
-from calc.tracing.inputs import inputs_for, reads_tokens, size
+from calc.tracing.inputs import inputs_for, reads_tokens, size, stretches
 from calc.tracing.layers import kinds
 from calc.tracing.recording import Experts, Recording
 
@@ -176,6 +176,7 @@ def from_transformers(raw: dict[str, Any], name: str) -> Traced:
         config.model_type,
         experts=experts,
         tokens=reads_tokens(module),
+        stretches=stretches(module),
         wide_loss=_widens(module),
         d_model=_whole(size(config, "hidden_size", "d_model", "n_embd")) or 1,
         vocab_size=_whole(size(config, "vocab_size")) or 1,

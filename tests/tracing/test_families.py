@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 import calc  # noqa: E402
 from calc.architectures import traceable  # noqa: E402
+from calc.blocks.build import vectors_read  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors as what_is_saved  # noqa: E402
 from calc.spec import Moe  # noqa: E402
@@ -139,3 +140,17 @@ def test_autograd_keeps_as_many_bytes_as_of_the_model_with_numbers(family: tuple
     found = what_is_saved(model, load, MODES[mode]).everything()
     ours = int(sum(times * each.tensor.bytes for times, each in found))
     assert abs(ours - kept(name, mode) - MORE.get((name, mode), 0)) <= INDICES
+
+
+@pytest.mark.parametrize(("model_type", "unit"), [("vit", "inputs"), ("llama", "tokens"), ("patchtst", "inputs")])
+def test_what_is_not_as_long_as_asked_counts_as_one(model_type: str, unit: str) -> None:
+    """Nobody knows how many vectors a traced picture becomes, so that no length is told for it."""
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = {"vocab_size": 64, **small} if model_type == "llama" else small
+    series = {"d_model": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 32}
+    config = series if model_type == "patchtst" else config
+    model = from_transformers({"model_type": model_type, **config}, model_type)
+    assert model.unit == unit
+    assert vectors_read(model, 2048) == (2048 if unit == "tokens" else 1)
+    flops = [calc.estimate(model, "flops.forward", seq=seq).value for seq in (16, 32)]
+    assert (flops[0] == flops[1]) is (unit == "inputs")
