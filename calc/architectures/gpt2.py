@@ -18,10 +18,14 @@ def spec(cfg: Config) -> ModelSpec:
 def gpt2_attention(cfg: Config, width: str = "n_embd", **structure: Any) -> Attention:
     """Attention with one matrix for q, k and v. width: the name of the model's width. structure: fields of Attention.
 
-    `reorder_and_upcast_attn` computes scores in float32, which the twin does anyway.
+    With `reorder_and_upcast_attn` scores that are written out are in float32, of copies of queries and keys: a note
+    says that these are not counted.
     """
     cfg.only("add_cross_attention", False, why="an encoder's keys and values are not described by this config")
-    cfg.flag("reorder_and_upcast_attn", absent=False)
+    if cfg.flag("reorder_and_upcast_attn", absent=False):
+        cfg.notes.append(
+            "reorder_and_upcast_attn: fp32 copies that eager attention keeps of queries, keys and scores are left out"
+        )
     return Attention(
         n_heads=heads(cfg, width),
         qkv_bias=True,

@@ -110,3 +110,13 @@ def test_a_class_of_the_language_model_reads_it_alone(family: str) -> None:
     assert sum(parameters(ours).values()) == their_models.total(their_models.build(raw))
     raw.pop("vision_config")
     assert parameters(from_config(raw)) == parameters(ours)
+
+
+def test_copies_that_are_left_out_are_told() -> None:
+    """GPT-2's scores in float32, which only attention that is written out makes."""
+    sizes = {"vocab_size": 64, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    configs = ({"model_type": "gpt2", **sizes, "reorder_and_upcast_attn": on} for on in (False, True))
+    plain, upcast = map(from_config, configs)
+    assert set(upcast.notes) - set(plain.notes) == {
+        "reorder_and_upcast_attn: fp32 copies that eager attention keeps of queries, keys and scores are left out"
+    }
