@@ -136,16 +136,18 @@ def source_length(spec: ModelSpec, seq: Size) -> Size | None:
     return _source_length(spec.encoder, Load(seq=seq))
 
 
-def vectors_read(spec: ModelSpec, seq: Size, source: Size | None = None) -> Size:
-    """Vectors that the layers take for each sequence: `seq`, or as many as a picture gives, or sound of one length or
-    of `source` frames; 1 of a traced model, of whose pictures or sound that is not known."""
+def vectors_read(
+    spec: ModelSpec, seq: Size, source: Size | None = None, image: tuple[Size, Size] | None = None
+) -> Size:
+    """Vectors that the layers take for each sequence: `seq`, or as many as a picture of one size or of `image` gives,
+    or sound of one length or of `source` frames; 1 of a traced model, of whose pictures or sound that is not known."""
     if not spec.has_own_length:
         return seq
     if isinstance(spec, Traced):
         return 1
+    load = Load(seq=seq, source=source, image=image)
     if isinstance(spec.embedding, Restored):
-        return places(spec.embedding, Load(seq=seq))
-    load = Load(seq=seq, source=source)
+        return places(spec.embedding, load)
     return front_of(spec.embedding)(Trace(), spec.embedding, spec.vocab_size, spec.d_model, load)[1]
 
 

@@ -61,7 +61,7 @@ def _with_own_length(run: Run, specs: Sequence[ModelSpec]) -> tuple[Run, bool]:
     """The run with the length that its models have of themselves, where it is one; whether they are several."""
     if not specs or not all(spec.has_own_length for spec in specs):
         return run, False
-    lengths = {vectors_read(spec, run.seq, run.source_seq) for spec in specs}
+    lengths = {vectors_read(spec, run.seq, run.source_seq, run.image) for spec in specs}
     return (run, True) if len(lengths) > 1 else (run.changed(seq=lengths.pop()), False)
 
 

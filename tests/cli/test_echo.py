@@ -113,6 +113,10 @@ def test_a_length_of_its_own_is_the_one_that_is_told() -> None:
     )  # 16 x 16 patches of 224 x 224, one more
     assert "197 vectors a step" in line
     assert ", 197 vectors a step" in _told("flops", "vit-l")[1]
+    record, line = _told("flops", "vit-l", "--image", "384x384")
+    assert (record["run"]["seq"], "577 vectors a step" in line) == (577, True)  # 24 x 24 and one
+    timed = predict(calc.load_model("vit-l"), "h100-sxm", phase="forward", image=(384, 384))
+    assert timed.tokens_per_second == pytest.approx(577 / timed.seconds)
     for frames in (1000, 2000):
         asked = ("conformer-l", "--frames", str(frames))
         record, line = _told("predict", *asked, "--gpu", "h100-sxm", "--batch", "2")

@@ -35,7 +35,8 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     trains = (given | words).get("phase") == "training"
     given |= recipe_for(words) if trains else words
     seq = given.get("seq")
-    given["seq"] = vectors_read(spec, common_length([spec]) if seq is None else seq, given.get("source_seq"))
+    length = common_length([spec]) if seq is None else seq
+    given["seq"] = vectors_read(spec, length, given.get("source_seq"), given.get("image"))
     if "context" not in given:
         given["context"] = common_context([spec], None if is_array(seq) else seq)
     given = _spread(given)
