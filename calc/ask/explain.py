@@ -17,6 +17,7 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.resizing import symbolic
 from calc.spec.run import LOAD_SIZES, Run, exact_run
+from calc.spec.sparse_blocks import in_blocks
 from calc.spec.traced import EXACT, Traced
 from calc.symbols import describe, place
 
@@ -57,7 +58,7 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     """The formula of a quantity of `spec`, or of the part at that path alone, and the exact value it must give.
 
     run, words: as for `estimate`. Its sizes (batch, seq, context) become symbols too.
-    Errors: as `estimate`, and Refused for a size that is an array.
+    Errors: as `estimate`, and Refused for a size that is an array, and for texts so long that they attend to blocks.
     ArithmeticError if formula and value ever differ, which is a fault of this program.
     """
     import sympy
@@ -71,6 +72,8 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     if run.source_seq is None and "source_seq" in entry.uses and _reads_as_many(spec):
         run = run.changed(source_seq=run.seq)  # a letter of its own
     value = estimate(spec, quantity, run, part=part, **words)
+    if "seq" in entry.uses:
+        _refuse_blocks(spec, run)
     symbolic_spec, values = symbolic(spec)
     symbols: dict[str, Any] = {
         name: sympy.Symbol(name, positive=True)
@@ -99,6 +102,13 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
     own = value.terms if there.keys() <= value.terms.keys() else dict.fromkeys(there, value.value)
     rows = tuple((name, term, own[name]) for name, term in there.items())
     return Explanation(value, formula, rows, used)
+
+
+def _refuse_blocks(spec: ModelSpec, run: Run) -> None:
+    """A letter does not tell whether a text is long, and its formula is that of a short one."""
+    if found := in_blocks((mixer for group in spec.layers for mixer in group.mixers), run.seq):
+        expected = f"at most {found.longest} tokens: longer texts attend to blocks, of which there is no formula"
+        raise Refused("seq", expected, run.seq)
 
 
 def _without_formula(spec: Traced, quantity: str, run: Run | None, part: str, words: dict[str, Any]) -> Explanation:

@@ -30,7 +30,7 @@ from calc.spec import (
     Rwkv7,
 )
 from calc.spec.run import Run
-from calc.spec.sparse_blocks import beyond
+from calc.spec.sparse_blocks import in_blocks
 from calc.spec.traced import Traced
 
 TRACED = "1 for a traced model, of which it is not known how ranks divide it"
@@ -71,8 +71,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     yield from of_keys(spec, run)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
-        mixers = (mixer for group in spec.layers for mixer in group.mixers)
-        if any(isinstance(x, Attention) and x.sparse and beyond(run.seq, x.sparse.longest) for x in mixers):
+        if in_blocks((mixer for group in spec.layers for mixer in group.mixers), run.seq) is not None:
             # A block's drawn ones may be any rank's, and no program that hands them over is known.
             yield one("cp", "1 where long texts attend to blocks", run.cp)
         if spec.encoder is not None and run.source_seq is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from pydantic import Field
 
 from calc.errors import Refused
@@ -45,3 +48,12 @@ def beyond(tokens: Size, longest: int) -> bool:
     if holds(longer) and is_array(longer) and not longer.all():
         raise Refused("seq", f"texts that are all of at most {longest} tokens, or all longer, in one column", "both")
     return holds(longer)
+
+
+def in_blocks(mixers: Iterable[Any], tokens: Size) -> SparseBlocks | None:
+    """How texts of so many tokens attend to blocks, where they are long enough for one of these mixers.
+
+    Errors: as `beyond`.
+    """
+    found = (sparse for mixer in mixers if (sparse := getattr(mixer, "sparse", None)) is not None)
+    return next((sparse for sparse in found if beyond(tokens, sparse.longest)), None)

@@ -59,6 +59,14 @@ def test_columns_of_short_and_long_texts_are_refused() -> None:
         training(IN_BLOCKS, Load(seq=numpy.array([14.0, 16.0])))
 
 
+def test_formulas_are_of_short_texts() -> None:
+    assert calc.explain(IN_BLOCKS, "flops.forward", seq=14).estimate.value == forward(IN_BLOCKS, Load(seq=14)).total
+    for quantity in ("flops.forward", "memory.total"):
+        with pytest.raises(Refused, match=r"^seq: expected at most 14 tokens: longer texts attend to blocks"):
+            calc.explain(IN_BLOCKS, quantity, seq=15)
+    assert calc.explain(IN_BLOCKS, "params", seq=15).estimate.value > 0
+
+
 @pytest.mark.parametrize(
     ("changed", "longest"),
     [
