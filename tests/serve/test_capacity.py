@@ -22,7 +22,6 @@ from harness.serving.rows import ServedRow
 from tests.reference import folder
 from tests.serve.services import llama
 
-CONFIGS = folder() / "truth" / "configs"
 TOKEN = 32 * 2 * 8 * 128 * 2
 """Llama-3.1-8B: bytes that its 32 layers cache of a token in 16 bits."""
 GIB = 2**30
@@ -31,12 +30,12 @@ LOGGED = [
     ("sglang", "llama-3.1-8b", "h100-sxm", "bf16", None, 27.13 + 27.13),
     # myoceane.fr/index.php/ai-vllm-a100-gemma-4, 2026-04-18, vLLM 0.19: Available KV cache memory
     ("vllm", "gpt-oss-20b", "a100-sxm-80gb", "mxfp4", 0.65, 36.56),
-    ("vllm", str(CONFIGS / "gemma-4-26B-A4B.json"), "a100-sxm-80gb", "bf16", 0.9, 21.5),
+    ("vllm", "gemma-4-26B-A4B.json", "a100-sxm-80gb", "bf16", 0.9, 21.5),
     # TensorRT-LLM 1.2.1's log of Qwen3-Reranker-0.6B: Allocated 68.69 GiB for max tokens in paged KV cache (643136)
     ("trtllm", "qwen3-0.6b", "h100-sxm", "bf16", None, 68.69),
 ]
-"""What engines said when they started: engine, model, GPU, format, fraction of memory where not the default, GiB of the
-cache."""
+"""What engines said when they started: engine, model (a preset, or a config of the reference data), GPU, format,
+fraction of memory where not the default, GiB of the cache."""
 
 
 def _service(budget: int | None) -> Service:
@@ -49,7 +48,7 @@ def test_room_for_caches_is_what_engines_logged(
     engine: str, model: str, gpu: str, dtype: str, fraction: float | None, logged: float
 ) -> None:
     """Within 2 %, of the GPU's memory by three rules of what a fraction is of; what logs tell, no formula saw."""
-    spec = load_model(model)
+    spec = load_model(str(folder() / "truth" / "configs" / model) if model.endswith(".json") else model)
     service = service_of(spec, gpu, layout_of(spec), engine, dtype, "bf16")
     if fraction is not None:
         service = replace(service, engine=replace(service.engine, memory_fraction=fraction))
