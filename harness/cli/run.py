@@ -95,16 +95,17 @@ def run(
       torchrun --nproc-per-node 2 -m harness run --suite collectives
     """
     place, shape = place_for(suite), {"sizes": sizes, "budgets": budgets}
-    source = {"profile": profile, "profile_time": profile_time}
+    of_cases = {"profile": profile, "profile_time": profile_time, "job": job}
+    of_cases["timeout"] = timeout if timeout != TIMEOUT else None
     if place is not None:
-        _unused(suite, **shape, **source, timeout=None if timeout == TIMEOUT else timeout, job=job)
+        _unused(suite, **shape, **of_cases)
         chosen = {"pattern": pattern, "fresh": fresh, "device": device}
         return _print_ranks(suite, place, results, cluster, listed, fmt, **chosen)
     if cluster is not None:
         raise Refused("--cluster", f"--suite {' or '.join(RANK_SUITES)} beside it", suite)
     with terminated_as_interrupted():
         if suite == "scaling":
-            _unused(suite, case=pattern, **source, job=job)
+            _unused(suite, case=pattern, **of_cases)
             return scaling(results, device, fresh, listed, fmt, planned(sizes, budgets))
         for name, value in shape.items():
             if value is not None:

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import calc
 from calc.errors import Refused
+from harness.__main__ import cli
 from harness.cli.scaling import planned
 from harness.environment import here
 from harness.scaling import table
@@ -163,6 +165,14 @@ def _fits(path: Path, floor: float, unigram: float) -> None:
     command = [sys.executable, "-m", "calc", "fit", str(path), "--refits", "0", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["rows"] == len(rows)
+
+
+@pytest.mark.parametrize("words", ["--timeout 5", "--case matmul", "--profile-time 3"])
+def test_what_is_said_of_cases_is_refused_where_models_are_trained(words: str) -> None:
+    with pytest.raises(Refused, match=f"{words.split()[0]}: expected another suite than scaling"):
+        CliRunner().invoke(
+            cli, ["run", "--suite", "scaling", *words.split()], catch_exceptions=False, standalone_mode=False
+        )
 
 
 def test_models_and_budgets_of_ones_own() -> None:
