@@ -108,7 +108,8 @@ def asked(**more: object) -> Question:
 
 
 def plan(**more: object) -> Run:
-    return Run(phase="training", mode="training", ep=8, dp=8, pp=8, zero=1, micro_batches=8, seq=64).changed(**more)
+    usual = Run(phase="training", mode="training", recipe="bf16-master", ep=8, dp=8, pp=8, zero=1, micro_batches=8)
+    return usual.changed(seq=64, **more)
 
 
 def written(question: Question, run: Run) -> str:

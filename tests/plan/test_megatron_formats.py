@@ -10,7 +10,7 @@ import calc
 from calc.errors import Refused
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
-from calc.plan.export.registry import tool
+from calc.plan.export.registry import TOOLS, tool
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
 from calc.spec.clusters import load_cluster
@@ -73,6 +73,16 @@ def test_what_was_written_is_read_again(flags: str) -> None:
 def test_formats_that_are_not_described_are_refused(flags: str, field: str) -> None:
     with pytest.raises(Refused, match=field):
         tool("megatron-core").read(f"{START} {flags}", "plan")
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_formats_that_a_file_does_not_say_are_not_written(name: str) -> None:
+    """What it says in their place is another plan, of other memory and time."""
+    read = tool("megatron-core").read(START, "plan")
+    run = plan_of(ASKED, words_of(ASKED, read)).run
+    for recipe in ("fp32", "fp16-mixed", "bf16", "nvfp4"):
+        with pytest.raises(Refused, match=f"recipe: expected one of .* in files of {name}, found {recipe}"):
+            tool(name).write(Launch(ASKED, run.changed(recipe=recipe)))
 
 
 def test_optimizers_that_flags_do_not_have_are_not_written() -> None:

@@ -94,4 +94,6 @@ NAMES = (
     *(f"zero_optimization.{name}" for name in ZERO),
     *(f"activation_checkpointing.{name}" for name in CHECKPOINTS),
 )
-DEEPSPEED = Tool("deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", _write, _read, NAMES)
+DEEPSPEED = Tool(
+    "deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", ("bf16-zero",), _write, _read, NAMES
+)

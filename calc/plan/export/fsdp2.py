@@ -79,4 +79,4 @@ def _constants(text: str, where: str) -> dict[str, Any]:
     }
 
 
-FSDP2 = Tool("fsdp2", "PyTorch 2.6", SOURCE, "fsdp2", "fsdp2-alone", _write, _read, ())
+FSDP2 = Tool("fsdp2", "PyTorch 2.6", SOURCE, "fsdp2", "fsdp2-alone", ("bf16-fsdp",), _write, _read, ())

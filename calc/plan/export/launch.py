@@ -60,16 +60,24 @@ class Read(NamedTuple):
 
 class Tool(NamedTuple):
     """One tool. version, source: what its fields are held to. stack: whose time its plans have. launcher: what it can
-    launch, by the names of calc/data/launchers.toml. known: names of the settings that are read of its files."""
+    launch, by the names of calc/data/launchers.toml. recipes: formats that its files say. text_of: a plan's file.
+    known: names of the settings that are read of its files."""
 
     name: str
     version: str
     source: str
     stack: str
     launcher: str
-    write: Callable[[Launch], str]
+    recipes: tuple[str, ...]
+    text_of: Callable[[Launch], str]
     read: Callable[[str, str], Read]
     known: tuple[str, ...]
+
+    def write(self, launch: Launch) -> str:
+        """A plan's file. Errors: Refused for number formats and other settings that it has no words for."""
+        if launch.run.recipe not in self.recipes:
+            raise Refused("recipe", f"one of {', '.join(self.recipes)} in files of {self.name}", launch.run.recipe)
+        return self.text_of(launch)
 
 
 def meant(name: str, known: Collection[str]) -> str:

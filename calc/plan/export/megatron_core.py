@@ -77,7 +77,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--overlap-param-gather", run.zero > 0
     yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
     yield "--bf16", True
-    yield "--fp8-format", "hybrid" if run.recipe.startswith("fp8") else None
+    yield "--fp8-format", "hybrid" if run.recipe == "fp8" else None
     if run.checkpointing != "none":
         yield "--recompute-granularity", run.checkpointing
     if run.checkpointing == "full":
@@ -201,6 +201,7 @@ MEGATRON_CORE = Tool(
     launcher("megatron-core").source,
     "megatron-core",
     "megatron-core",
+    ("bf16-master", "bf16-zero", "fp8"),
     _write,
     _read,
     NAMES,

@@ -29,8 +29,8 @@ def format_options(run: Run) -> Iterator[tuple[str, Any]]:
     rank has whole: the precision-aware optimizer is a distributed one.
     """
     name = run.usual_optimizer
-    narrow = name == "adamw-bf16" and run.recipe != "bf16"
-    if run.recipe != "bf16" and name not in OPTIMIZERS.values():
+    narrow = name == "adamw-bf16"
+    if name not in OPTIMIZERS.values():
         raise Refused("optimizer", f"one of {', '.join(OPTIMIZERS.values())} in Megatron-Core's flags", name)
     if narrow and run.zero == 0 and run.dp * run.cp > 1:
         raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)

@@ -63,7 +63,7 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield f"{STRATEGY}.ddp.overlap_grad_reduce", run.zero > 0
     yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero > 0
     yield "data.global_batch_size", launch.question.sequences
-    if run.recipe.startswith("fp8"):
+    if run.recipe == "fp8":
         yield FP8, "hybrid"
     if run.checkpointing != "none":
         yield "model.config.recompute_granularity", run.checkpointing
@@ -113,4 +113,4 @@ def _read(text: str, where: str) -> Read:
 
 
 NAMES = (*SIZES, *ENDS, *READ, *NOT_DESCRIBED)
-NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", _write, _read, NAMES)
+NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", ("bf16-master", "fp8"), _write, _read, NAMES)

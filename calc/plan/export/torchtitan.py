@@ -114,5 +114,13 @@ def _read(text: str, where: str) -> Read:
 
 NAMES = (*SIZES, *READ)
 TORCHTITAN = Tool(
-    "torchtitan", "0.3.0", launcher("torchtitan").source, "torchtitan", "torchtitan", _write, _read, NAMES
+    "torchtitan",
+    "0.3.0",
+    launcher("torchtitan").source,
+    "torchtitan",
+    "torchtitan",
+    ("bf16-fsdp",),
+    _write,
+    _read,
+    NAMES,
 )
