@@ -48,6 +48,8 @@ def with_file(given: Mapping[str, Any], read: Read) -> dict[str, Any]:
         _differ("--global-batch", sequences_said(batch, int(words["seq"]))[0], in_file, "sequences")
     for recipe in recipes(given["dtype"]):
         _differ("--dtype", recipe, read.words.get("recipe"))
+    if said("optimizer"):
+        _differ("--optimizer", words["optimizer"], read.words.get("optimizer"))
     for name, value in fixed(given["fix"]).items():
         _differ(f"--fix {name}", value, read.words.get(name))
     return {**given, "words": words, "gpus": gpus, "global_batch": batch}
@@ -64,6 +66,8 @@ def unsaid(read: Read, given: Mapping[str, Any]) -> Read:
     words = {name: value for name, value in read.words.items() if name != "seq"}
     if given["dtype"] is not None:
         words.pop("recipe", None)
+    if said("optimizer"):
+        words.pop("optimizer", None)
     if given["global_batch"] is not None:
         words.pop("micro_batches", None)  # which follow from the batch
     return read._replace(words=words, gpus=None, sequences=None, each=None)

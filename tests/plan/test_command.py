@@ -270,6 +270,19 @@ def test_a_launch_file_says_what_the_command_line_leaves_open(run: Run, tmp_path
     ]
 
 
+def test_an_optimizer_that_is_said_is_taken_before_that_of_the_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "launch.sh"
+    flags = "--micro-batch-size 4 --tensor-model-parallel-size 2 --seq-length 512 --global-batch-size 64 --bf16"
+    narrow = "--use-distributed-optimizer --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"
+    file.write_text(f"torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py {flags} {narrow}")
+    asked = ("plan", "gpt2", "--cluster", "dgx-h100", "--as", "megatron-core", "--from", str(file), "--json")
+    of_file, same, wider = (run(*asked, *more) for more in ((), *(("--optimizer", f"adamw{n}") for n in ("-bf16", ""))))
+    peaks = [records(out)[0]["memory_peak"] for _, out, _ in (of_file, same, wider)]
+    assert peaks[0] == peaks[1] < peaks[2]
+    notes = ["of the file" in err for _, _, err in (of_file, same, wider)]
+    assert notes == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("line", "lacks"), [("", "--gpus"), ("torchrun --nnodes 1 --nproc-per-node 8 ", "--global-batch")]
 )
