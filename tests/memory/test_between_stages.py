@@ -49,7 +49,12 @@ def test_every_stage_holds_what_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("more", "holds"),
-    [({"stack": "megatron-core"}, False), ({"stack": "fsdp2"}, True), ({"schedule": "dualpipe"}, False)],
+    [
+        ({"stack": "megatron-core"}, False),
+        ({"stack": "fsdp2"}, True),
+        ({"stack": "pytorch"}, True),
+        ({"schedule": "dualpipe"}, False),
+    ],
 )
 def test_other_pipelines_are_not_torchs(more: dict[str, str], holds: bool) -> None:
     run = run_of(Case("1f1b", 12), **{"recipe": "bf16", "device": "cuda", "pp": 2} | more)

@@ -115,7 +115,7 @@ def test_stages_under_lora_keep_what_the_whole_model_does(checkpointing: Checkpo
         return sum(each.layers for each in found)
 
     whole = layers(Run())
-    assert layers(Run(pp=2, micro_batches=1, stack="pytorch")) == whole
+    assert layers(Run(pp=2, micro_batches=1, stack="deepspeed")) == whole
     if checkpointing == "none":
         made = saved_tensors(spec, Run(seq=SEQ).load(), settings(spec, Run(), "none"))
         assert whole == sum(each.count * saved.tensor.bytes for each in made.layers.values() for saved in each.saved)
