@@ -101,7 +101,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
           --dtype q8_0 --input 512 --output 99 --rate 0.1
     """
     service, decode = _services(model, given)
-    _check_heard(given)
+    _refuse_idle(given)
     if given["spread"] is None:
         given["spread"] = service.engine.scatter
     workload = _workload(given)
@@ -167,7 +167,7 @@ def _check_apart(given: dict[str, Any], *, apart: bool) -> None:
             raise Refused(f"--{name.replace('_', '-')}", f"1 {beside}", given[name])
 
 
-def _check_heard(given: dict[str, Any]) -> None:
+def _refuse_idle(given: dict[str, Any]) -> None:
     """Errors: Refused for an option that was said and changes nothing beside what says who comes."""
     idle = [(load, name) for load, names in IDLE.items() if given[load] is not None for name in names if said(name)]
     for load, name in idle:
