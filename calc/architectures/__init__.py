@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from calc.architectures.balancing import with_balance
 from calc.architectures.classes import CLASSES, TEXT_OF, with_class
 from calc.architectures.common import LAYERS_OF_THEIR_OWN
 from calc.architectures.config import Config, Tying
@@ -45,7 +46,7 @@ def from_config(raw: dict[str, Any], name: str = "model", tying: Tying = "transf
     if "auto_map" in raw:
         cfg.notes.append("auto_map is ignored: no code that comes with a model is run")
     try:
-        spec = _read(cfg, model_type)
+        spec = with_balance(cfg, _read(cfg, model_type), model_type)
     except ValidationError as error:
         raise refuse(error) from None
     refuse_unread(cfg)

@@ -33,7 +33,7 @@ def refuse_window(cfg: Config, spec: ModelSpec) -> None:
     if any(getattr(group.mixer, "window", None) == 1 for group in spec.layers):
         raise Refused("sliding_window", "2 tokens or more (transformers' cache keeps all where it is 1)", 1)
     why = "no layer of this family has a window, though transformers' cache would obey it"
-    for each in _language_models(cfg) or [cfg]:
+    for each in language_models(cfg) or [cfg]:
         given = {key: each.raw[key] for key in CACHE_KEYS if each.raw.get(key) is not None}
         # The first of them is what the cache obeys.
         key = next(iter(given), None)
@@ -43,12 +43,12 @@ def refuse_window(cfg: Config, spec: ModelSpec) -> None:
             raise Refused(each.where + key, f"null ({why})", show(given[key]))
 
 
-def _language_models(cfg: Config) -> list[Config]:
+def language_models(cfg: Config) -> list[Config]:
     """The sections of a config, and of those sections, that describe a language model."""
     return [
         found
         for section in cfg.sections
-        for found in ([section] if section.where.endswith("text_config.") else _language_models(section))
+        for found in ([section] if section.where.endswith("text_config.") else language_models(section))
     ]
 
 

@@ -188,6 +188,9 @@ class _Run:
         own = all_of_it if plain is whole else _own(plain)
         shared.common |= {storage: saved for storage, saved in plain.saved.items() if storage.common is not None}
         shared.lent |= {saved.tensor for saved in own}
+        # The loss reads routers of all layers at the end, whatever is computed again.
+        shares = (replace(each, elements=part.calls * each.elements) for each in whole.balances)
+        self.end += tuple(Saved(f"{path}.router", "shares that the loss holds even", each) for each in shares)
         results = tuple(each for each, n in whole.results if not how.fused or n < len(whole.saved))
         kept = x, own, all_of_it, results
         self.layers[path] = LayerSaved(name, group, part.calls, *kept, part.way > 0, tuple(carried), outside)

@@ -123,6 +123,8 @@ class Moe(Node):
     sum_bias: a learned vector is added to what the routed experts give together (JetMoE).
     jitter: in training the tokens are multiplied, ahead of the router, with random numbers up to so far from 1, another
     for each value of each token, `jitters` times (Switch Transformers: 0.01; Phi-3.5-MoE: twice).
+    balanced: in training a softmax of its logits, in their number format (`stream`) or in float32, is held to even
+    shares, beside the loss (Fedus et al. 2021, section 2.2; `output_router_logits` of transformers). None: not.
     deep_router: as it says there; None: a router is one matrix. skips: beside the experts a token may choose none of
     them; it then visits the first, and its result counts nothing (ZAYA1).
     by_token: a table, a buffer too, says which experts each token of the vocabulary visits; scores only weigh them (the
@@ -168,6 +170,7 @@ class Moe(Node):
     late: bool = False
     jitter: float = Field(default=0.0, ge=0)
     jitters: Literal[1, 2] = 1
+    balanced: Literal["stream", "fp32"] | None = None
 
     @property
     def routes(self) -> Size:

@@ -83,6 +83,7 @@ class Tape:
     products: how many products with weights were made. results: of every second of them, from the first on, and of
     flash attention the result, with the number of tensors kept before it.
     elsewhere: what another layer keeps. choices: by the weights of the experts that tokens chose, the numbers of these.
+    balances: of routers that are held to even shares, what the loss keeps of each.
     narrow: tensors and their copies in the format that products read, where those are made once for all readers.
     """
 
@@ -96,6 +97,7 @@ class Tape:
     results: list[tuple[Saved, int]] = field(default_factory=list)
     elsewhere: set[Storage] = field(default_factory=set)
     choices: dict[Tensor, Storage] = field(default_factory=dict)
+    balances: list[Storage] = field(default_factory=list)
     narrow: dict[Storage, Storage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ FIELDS = (
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
     *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips", "n_zero", "late", "as_weight"),
-    *("jitter", "jitters"),
+    *("jitter", "jitters", "balanced"),
 )
 """Fields of the spec that are computed here."""
 
@@ -108,7 +108,8 @@ class MixtureOfExperts(nn.Module):
         """scored [tokens, d_model], what the router reads; x [tokens, d_model], what the experts read."""
         if self.spec.scaled_router:
             scored = self.router_norm(scored) * self.router_scale * scored.shape[-1] ** -0.5
-        logits = wide(self.router(scored)) if self.spec.deep_router is None else self.router(scored, step)
+        given = self.router(scored) if self.spec.deep_router is None else self.router(scored, step)
+        logits = wide(given) if self.spec.deep_router is None else given
         if self.spec.scoring == "sparsemixer":
             scores = logits.softmax(-1)
             chosen, weights = sparsemixer(logits, self.spec.tolerance)
@@ -121,7 +122,8 @@ class MixtureOfExperts(nn.Module):
                 else self._choose((logits if self.spec.corrected == "logits" else scores).detach())
             )
             weights = scores.gather(-1, chosen)
-        step.losses.append(balance(scores, chosen))
+        held = {"stream": given, "fp32": wide(given), None: None}[self.spec.balanced]
+        step.losses.append(balance(scores if held is None else held.softmax(-1), chosen))
         if self.spec.skips:
             skipping = chosen == self.spec.n_experts
             weights, chosen = weights.masked_fill(skipping, 0), chosen.masked_fill(skipping, 0)

@@ -41,6 +41,9 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
     with tape.at("router"):
         for _ in range(spec.jitters if spec.jitter and x.grad else 0):
             tape.keep(Storage(x.elements, x.dtype, False), "noise")
+        if spec.balanced is not None and logits.grad:
+            wide = spec.balanced == "fp32" or tape.settings.autocast_on_gpu
+            tape.balances.append(tape.like(logits, dtype="fp32" if wide else None))
         # A router of several layers weighs in its own format.
         own = spec.deep_router is not None and not tape.settings.autocast_on_gpu
         logits = logits if own else tape.cast(logits, "fp32")
