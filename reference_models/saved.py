@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,33 @@ def saved_tensors(model: nn.Module, forward: Callable[[], object]) -> Saved:
     # The graph holds `keep` and with it these, which may hold the graph: nobody would ever free them.
     found.clear()
     return saved
+
+
+def still_kept(model: nn.Module, forward: Callable[[], object]) -> int:
+    """Bytes that autograd keeps when `forward`, which must run `model`, is over; parameters themselves are left out.
+
+    As `saved_tensors`, less what it frees meanwhile: of a result that nothing reads, as of the scores that experts were
+    chosen by, PyTorch drops the operation with all that it kept.
+    """
+    held: WeakSet[_Held] = WeakSet()
+
+    def keep(tensor: Tensor) -> _Held:
+        held.add(one := _Held(tensor))
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one.tensor):
+        result = forward()
+    own = {_storage(tensor) for tensor in model.parameters()}
+    found = {_storage(one.tensor): one.tensor.untyped_storage().nbytes() for one in held}
+    del result
+    return sum(n for key, n in found.items() if key not in own)
+
+
+@dataclass(eq=False)
+class _Held:
+    """A tensor for as long as autograd keeps it."""
+
+    tensor: Tensor
 
 
 def peak_allocation(step: Callable[[], object], device: torch.device | str = "cuda") -> int:

@@ -114,14 +114,16 @@ class MixtureOfExperts(nn.Module):
             scores = logits.softmax(-1)
             chosen, weights = sparsemixer(logits, self.spec.tolerance)
         else:
-            scores = SCORING[self.spec.scoring](logits)
+            of_chosen = self.spec.corrected == "logits"
+            # Where the chosen alone are scored, the loss that balances experts can be read but trains nothing.
+            scores = SCORING[self.spec.scoring](logits.detach() if of_chosen else logits)
             # A choice has no gradient, so nothing of it need be kept.
             chosen = (
                 self._looked_up(step)
                 if self.spec.by_token
-                else self._choose((logits if self.spec.corrected == "logits" else scores).detach())
+                else self._choose((logits if of_chosen else scores).detach())
             )
-            weights = scores.gather(-1, chosen)
+            weights = SCORING[self.spec.scoring](logits.gather(-1, chosen)) if of_chosen else scores.gather(-1, chosen)
         held = {"stream": given, "fp32": wide(given), None: None}[self.spec.balanced]
         step.losses.append(balance(scores if held is None else held.softmax(-1), chosen))
         if self.spec.skips:

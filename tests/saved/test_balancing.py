@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakSet
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,42 +15,17 @@ from tests.saved.test_transformers import BATCH, FAMILIES, MODES, SEQ  # noqa: E
 ASKED = {"output_router_logits": True}
 
 
-class Held:
-    """A tensor as long as autograd keeps it."""
-
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
-
-
-def kept(name: str, mode: str) -> int:
-    """Bytes that autograd keeps of a pass when that is over: what it has freed meanwhile is not among them."""
-    model, held = whole.theirs(name, MODES[mode]), WeakSet()
-    tokens = torch.randint(3, 90, (BATCH, SEQ))
-
-    def pack(tensor: Any) -> Held:
-        held.add(one := Held(tensor))
-        return one
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor):
-        result = model(tokens, labels=tokens, use_cache=False)
-    storages = {each.tensor.untyped_storage()._cdata: each.tensor.untyped_storage().nbytes() for each in held}
-    for parameter in model.parameters():
-        storages.pop(parameter.untyped_storage()._cdata, None)
-    assert result.loss.requires_grad
-    return sum(storages.values())
-
-
 @pytest.mark.parametrize("mode", ["eager fp32", "eager bf16"])
 @pytest.mark.parametrize("name", ["mixtral", "ernie4_5_moe", "deepseek_v4"])
 def test_a_softmax_of_each_router_is_kept(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a share for each expert; experts that a table chooses are held to nothing (DeepSeek-V4's first layers)."""
-    before, counted = kept(name, mode), whole.counted(name, MODES[mode])
+    before, counted = whole.measured(name, MODES[mode]), whole.counted(name, MODES[mode])
     monkeypatch.setitem(FAMILIES, name, FAMILIES[name] | ASKED)
     spec = from_config({"model_type": name, **FAMILIES[name]})
     shares = 4 * next(each.channel.n_experts for each in spec.layers if each.channel.kind == "moe")
     more = whole.counted(name, MODES[mode]) - counted
     assert more > 0
-    assert kept(name, mode) - before == more + shares
+    assert whole.measured(name, MODES[mode]) - before == more + shares
 
 
 def test_what_a_loss_of_another_kind_keeps_is_said_to_be_left_out() -> None:

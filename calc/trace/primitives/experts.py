@@ -49,6 +49,8 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
         logits = logits if own else tape.cast(logits, "fp32")
         if spec.scoring == "sqrt_softplus":
             logits = tape.reads_input(logits)
+        if spec.corrected == "logits":
+            return _of_chosen(tape, spec, chosen, logits, x)
         scores = tape.reads_result(logits)
         if scores.grad and spec.scoring == "sparsemixer":
             _mixed(tape, spec, logits, tokens)
@@ -59,10 +61,23 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
             tape.keep(Storage(spec.routes, "fp32", False, "none"), "share of visits of each expert")
         if scores.grad and spec.skips:
             tape.keep(Storage(tokens, "bool", False), "tokens that skip")
-        weights = Storage(tokens * spec.top_k, scores.dtype, scores.grad)
-        if spec.renormalize:
-            weights = tape.like(tape.times(weights, Storage(tokens, "fp32", scores.grad)))
+        weights = _renormalized(tape, spec, Storage(tokens * spec.top_k, scores.dtype, scores.grad), tokens)
         return weights if spec.scaled_router else tape.like(weights, dtype=x.dtype)
+
+
+def _of_chosen(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
+    """Logits of the chosen experts are taken first, which keeps those of all, and scored then: a loss that holds all
+    experts to even shares has nothing to read."""
+    if logits.grad:
+        tape.keep(logits, "logits that some are taken of")
+        tape.keep(Storage(chosen.elements, INDEX, False), "chosen experts")
+    weights = tape.reads_result(Storage(chosen.elements, logits.dtype, logits.grad))
+    return tape.like(_renormalized(tape, spec, weights, chosen.rows), dtype=x.dtype)
+
+
+def _renormalized(tape: Tape, spec: Moe, weights: Storage, tokens: Size) -> Storage:
+    """Weights [tokens, top_k], divided by each token's sum where the model does."""
+    return tape.like(tape.times(weights, Storage(tokens, "fp32", weights.grad))) if spec.renormalize else weights
 
 
 def _mixed(tape: Tape, spec: Moe, logits: Storage, tokens: Size) -> None:
