@@ -21,6 +21,7 @@ def experts(cfg: Config, side: str, act: Activation) -> Moe:
     """
     cfg.only("second_expert_policy", "all", why="a second expert left out at random is not described")
     cfg.only("moe_eval_capacity_token_fraction", 1.0, why=DROPS)
+    cfg.only("router_dtype", "float32", why="a router in another number format is not described")
     note = (
         "each token visits two experts, as published; transformers 5.23 passes every token through the first expert "
         "once for each expert but one, and through the second expert once"
@@ -34,6 +35,8 @@ def experts(cfg: Config, side: str, act: Activation) -> Moe:
         gated=False,
         bias=True,
         router_bias=cfg.flag("router_bias", absent=False),
+        wide_router=True,
+        masked=True,
         activation=act,
         as_weight=True,
         scale=1.0 - cfg.number("moe_token_dropout", absent=0.2),

@@ -77,12 +77,14 @@ def _step(cfg: Config, n_layers: int, side: str) -> int:
 def _channels(cfg: Config) -> tuple[Mlp, Moe]:
     d_ff = cfg.size("d_ff")
     act = activation(cfg, "dense_act_fn", absent="relu")
+    cfg.only("router_dtype", "float32", why="a router in another number format is not described")
     experts = Moe(
         n_experts=cfg.size("num_experts"),
         top_k=1,
         d_expert=d_ff,
         gated=False,
         router_bias=cfg.flag("router_bias", absent=False),
+        wide_router=True,
         renormalize=False,
         activation=act,
         as_weight=True,

@@ -60,7 +60,8 @@ def _routed(t: Trace, spec: Moe, x: Tensor, scored: Tensor, load: Load, around: 
         scores = deep_router(t, spec.deep_router, scored, spec.routes, around)
     else:
         read = router_input(t, scored) if spec.scaled_router else scored
-        scores = t.linear("router", read, spec.routes, bias=spec.router_bias, of="router")
+        bias, wide = spec.router_bias, spec.wide_router
+        scores = t.linear("router", read, spec.routes, bias=bias, wide=wide, of="router")
     weights = route(t, spec, scores, scored)
     if spec.scaled_router:
         weights = expert_scale(t, spec, weights, scored)

@@ -123,6 +123,9 @@ class Moe(Node):
     sum_bias: a learned vector is added to what the routed experts give together (JetMoE).
     jitter: in training the tokens are multiplied, ahead of the router, with random numbers up to so far from 1, another
     for each value of each token, `jitters` times (Switch Transformers: 0.01; Phi-3.5-MoE: twice).
+    wide_router: the router's matrix is in float32 whatever the model is in, and reads such a copy (Switch Transformers'
+    "selective precision", section 2.4). masked: weights are taken by masks of ones and zeros for all experts, not by the
+    numbers of the chosen, and no sum of them is below the smallest step of their format (NLLB-MoE).
     balanced: in training a softmax of its logits, in their number format (`stream`) or in float32, is held to even
     shares, beside the loss (Fedus et al. 2021, section 2.2; `output_router_logits` of transformers). None: not.
     deep_router: as it says there; None: a router is one matrix. skips: beside the experts a token may choose none of
@@ -170,6 +173,8 @@ class Moe(Node):
     late: bool = False
     jitter: float = Field(default=0.0, ge=0)
     jitters: Literal[1, 2] = 1
+    wide_router: bool = False
+    masked: bool = False
     balanced: Literal["stream", "fp32"] | None = None
 
     @property
@@ -209,6 +214,10 @@ class Moe(Node):
             raise Refused("by_token", "false where scores choose (groups, correction, sparsemixer)", True)
         if self.corrected == "logits" and (not self.correction or self.groups is not None):
             raise Refused("corrected", "scores without a correction, or where groups of experts are chosen", "logits")
+        if self.masked and (self.scoring != "softmax" or not self.renormalize or self.scaled_router):
+            raise Refused("masked", "false, unless shares of a softmax are divided by their sum", True)
+        if self.wide_router and self.deep_router is not None:
+            raise Refused("wide_router", "false beside a router of several layers (deep_router)", True)
         if self.frozen_correction and not self.correction:
             raise Refused("frozen_correction", "false without a correction", True)
         if self.scoring == "sparsemixer" and self.top_k != 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -23,7 +23,7 @@ FIELDS = (
     *("activation", "capacity_factor", "scoring", "renormalize", "scale", "scaled_router", "dense_norm"),
     *("groups", "correction", "clamp", "weigh", "tolerance", "by_token", "frozen_correction", "corrected"),
     *("sum_bias", "shared_clamp", "shared_bias", "deep_router", "skips", "n_zero", "late", "as_weight"),
-    *("jitter", "jitters", "balanced"),
+    *("jitter", "jitters", "balanced", "wide_router", "masked"),
 )
 """Fields of the spec that are computed here."""
 
@@ -86,16 +86,24 @@ class MixtureOfExperts(nn.Module):
             if spec.shared_gate:
                 self.shared_expert_gate = nn.Linear(d_model, 1, bias=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """A wide router stays in float32 at least, whatever format the model is brought to."""
+        made = super()._apply(fn, recurse)
+        if self.spec.wide_router:
+            self.router._apply(wide, recurse)
+        return made
+
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """x [batch, seq, d_model] -> the same shape. With a dense_norm only the MLP reads x, experts `step.stream`."""
-        flat = x.flatten(0, 1)
+        scored = wide(x.flatten(0, 1)) if self.spec.wide_router else x.flatten(0, 1)
         for _ in range(self.spec.jitters if self.spec.jitter and self.training else 0):
-            flat = flat * torch.empty_like(flat).uniform_(1 - self.spec.jitter, 1 + self.spec.jitter)
+            scored = scored * torch.empty_like(scored).uniform_(1 - self.spec.jitter, 1 + self.spec.jitter)
+        flat = scored.to(x.dtype)
         if self.spec.dense_norm is not None:
             stream = (x if step.stream is None else step.stream).flatten(0, 1)
             routed = self.routed_post_norm(self._routed(stream, self.routed_norm(stream), step))
             return (self.dense_post_norm(self.mlp(flat)) + routed).view_as(x)
-        out = self._routed(flat, flat, step)
+        out = self._routed(scored, flat, step)
         if self.spec.late and step.lent is not None:
             step.lent["late"] = (out.view_as(x),)
             return self.mlp(flat).view_as(x)
@@ -108,6 +116,7 @@ class MixtureOfExperts(nn.Module):
         """scored [tokens, d_model], what the router reads; x [tokens, d_model], what the experts read."""
         if self.spec.scaled_router:
             scored = self.router_norm(scored) * self.router_scale * scored.shape[-1] ** -0.5
+        scored = wide(scored) if self.spec.wide_router else scored
         given = self.router(scored) if self.spec.deep_router is None else self.router(scored, step)
         logits = wide(given) if self.spec.deep_router is None else given
         if self.spec.scoring == "sparsemixer":
@@ -123,14 +132,18 @@ class MixtureOfExperts(nn.Module):
                 if self.spec.by_token
                 else self._choose((logits if of_chosen else scores).detach())
             )
-            weights = SCORING[self.spec.scoring](logits.gather(-1, chosen)) if of_chosen else scores.gather(-1, chosen)
+            if of_chosen:
+                weights = SCORING[self.spec.scoring](logits.gather(-1, chosen))
+            else:
+                weights = self._masked(scores.to(x.dtype), chosen) if self.spec.masked else scores.gather(-1, chosen)
         held = {"stream": given, "fp32": wide(given), None: None}[self.spec.balanced]
         step.losses.append(balance(scores if held is None else held.softmax(-1), chosen))
         if self.spec.skips:
             skipping = chosen == self.spec.n_experts
             weights, chosen = weights.masked_fill(skipping, 0), chosen.masked_fill(skipping, 0)
         if self.spec.renormalize:
-            weights = weights / weights.sum(-1, keepdim=True)
+            total = weights.sum(-1, keepdim=True)
+            weights = weights / (total.clamp(min=torch.finfo(total.dtype).eps) if self.spec.masked else total)
         if self.spec.scaled_router:
             weights = weights * self.expert_scale[chosen]
         read = x if self.spec.d_latent is None else self.latent_down(x)
@@ -145,6 +158,10 @@ class MixtureOfExperts(nn.Module):
         """Lay out the experts of each token of the vocabulary; until others are given, neighbours in turns."""
         tokens, visits = torch.arange(vocab_size)[:, None], torch.arange(self.spec.top_k)
         self.register_buffer("table", (tokens + visits) % self.spec.n_experts)
+
+    def _masked(self, scores: Tensor, chosen: Tensor) -> Tensor:
+        """scores [tokens, n_experts] at the chosen [tokens, top_k], by products with masks of ones and zeros."""
+        return (scores[:, None] * F.one_hot(chosen, self.spec.routes)).sum(-1)
 
     def _looked_up(self, step: Step) -> Tensor:
         """The experts of each token, [tokens, top_k], whatever its scores."""

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
 from calc.quantities.saved_tensors import saved_tensors as what_is_saved  # noqa: E402
 from calc.spec import Lora, ModelSpec  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
@@ -116,6 +117,36 @@ def test_switch_keeps_what_it_shakes_tokens_with(noise: float) -> None:
     shares = sum(n * each.tensor.bytes for n, each in kept if each.role == "share of visits of each expert")
     assert sum(n * each.tensor.bytes for n, each in kept) - shares == found.total
     assert any(each.role == "noise" for _, each in kept) == (noise > 0)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("family", "apart"),
+    [
+        ("switch_transformers", ("share of visits of each expert",)),
+        # Its experts, mended, take tokens and bring them back by one list of numbers.
+        ("nllb-moe", ("share of visits of each expert", "places of visits")),
+    ],
+)
+def test_routers_keep_what_they_read_in_float32(family: str, apart: tuple[str, ...], dtype: str) -> None:
+    """Whatever the model is in; NLLB-MoE's keep masks of the chosen. To the byte, but for what is said."""
+    config, how = raw(family, "relu"), Settings("eager", dtype, device="cpu")
+    spec = of(family, "relu")
+    model = build(family, config.pop("architectures")[0], config)
+    model = model.to(torch.bfloat16) if dtype == "bf16" else model
+    given = inputs(model)
+    labels = given["decoder_input_ids"].clone()
+    found = probes.still_kept(model, lambda: model(**given, labels=labels, use_cache=False))
+    assert found == sum(
+        n * each.tensor.bytes for n, each in what_is_saved(spec, LOAD, how).everything() if each.role not in apart
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("family", WITH_EXPERTS)
+def test_routers_in_other_formats_are_refused(family: str, dtype: str) -> None:
+    with pytest.raises(Refused, match="router_dtype"):
+        from_config({"model_type": family, **raw(family, "relu"), "router_dtype": dtype})
 
 
 @pytest.mark.parametrize("targets", [("down_proj",), ("up_proj", "down_proj"), ("q_proj",)])

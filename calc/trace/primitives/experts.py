@@ -40,7 +40,7 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
     tokens = chosen.rows
     with tape.at("router"):
         for _ in range(spec.jitters if spec.jitter and x.grad else 0):
-            tape.keep(Storage(x.elements, x.dtype, False), "noise")
+            tape.keep(Storage(x.elements, "fp32" if spec.wide_router else x.dtype, False), "noise")
         if spec.balanced is not None and logits.grad:
             wide = spec.balanced == "fp32" or tape.settings.autocast_on_gpu
             tape.balances.append(tape.like(logits, dtype="fp32" if wide else None))
@@ -54,6 +54,8 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
         scores = tape.reads_result(logits)
         if scores.grad and spec.scoring == "sparsemixer":
             _mixed(tape, spec, logits, tokens)
+        elif scores.grad and spec.masked:
+            tape.keep(Storage(chosen.elements * spec.routes, INDEX, False), "masks of chosen experts")
         elif scores.grad:
             tape.choices[chosen] = Storage(chosen.elements, INDEX, False)
             tape.keep(tape.choices[chosen], "chosen experts")
@@ -61,7 +63,8 @@ def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: S
             tape.keep(Storage(spec.routes, "fp32", False, "none"), "share of visits of each expert")
         if scores.grad and spec.skips:
             tape.keep(Storage(tokens, "bool", False), "tokens that skip")
-        weights = _renormalized(tape, spec, Storage(tokens * spec.top_k, scores.dtype, scores.grad), tokens)
+        weights = Storage(tokens * spec.top_k, x.dtype if spec.masked else scores.dtype, scores.grad)
+        weights = _renormalized(tape, spec, weights, tokens)
         return weights if spec.scaled_router else tape.like(weights, dtype=x.dtype)
 
 
@@ -77,7 +80,12 @@ def _of_chosen(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storag
 
 def _renormalized(tape: Tape, spec: Moe, weights: Storage, tokens: Size) -> Storage:
     """Weights [tokens, top_k], divided by each token's sum where the model does."""
-    return tape.like(tape.times(weights, Storage(tokens, "fp32", weights.grad))) if spec.renormalize else weights
+    if not spec.renormalize:
+        return weights
+    total = Storage(tokens, weights.dtype if spec.masked else "fp32", weights.grad)
+    if spec.masked:
+        total = tape.reads_input(total)
+    return tape.like(tape.times(weights, total))
 
 
 def _mixed(tape: Tape, spec: Moe, logits: Storage, tokens: Size) -> None:

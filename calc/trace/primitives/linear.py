@@ -25,7 +25,8 @@ class Matrix(TypedDict, total=False):
     its weights are reported as. shard: what tensor-parallel ranks hold of it; split: what divides the result among
     them, where that does not follow from the shard. again: whether the layer has multiplied with that matrix before, so
     that autocast's copy of it is there. moves: where some of x stands in a cache. reached: 0 where nothing
-    reads the result, so that no gradient comes back. as_weight: x is brought to the weight's format ahead of it.
+    reads the result, so that no gradient comes back. as_weight: x is brought to the weight's format ahead of it. wide:
+    the weight is in float32, and so is a copy of x made for it.
     """
 
     bias: bool
@@ -38,6 +39,7 @@ class Matrix(TypedDict, total=False):
     moves: Callable[[], Moves] | None
     reached: Size
     as_weight: bool
+    wide: bool
 
 
 def linear(
@@ -96,6 +98,8 @@ def _multiplied(
         if matrix.get("as_weight") and not tape.settings.frozen_apart:
             # In fp32 under autocast, which makes a copy of its own of that, whatever it was before.
             read = tape.cast(read, tape.settings.stream)
+        if matrix.get("wide"):
+            read = tape.cast(read, "fp32")
         return saved_by_product(tape, read, y, weights[0], spread, cast=not again)
 
     t.op(
