@@ -124,8 +124,8 @@ class Moe(Node):
     jitter: in training the tokens are multiplied, ahead of the router, with random numbers up to so far from 1, another
     for each value of each token, `jitters` times (Switch Transformers: 0.01; Phi-3.5-MoE: twice).
     wide_router: the router's matrix is in float32 whatever the model is in, and reads such a copy (Switch Transformers'
-    "selective precision", section 2.4). masked: weights are taken by masks of ones and zeros for all experts, not by the
-    numbers of the chosen, and no sum of them is below the smallest step of their format (NLLB-MoE).
+    "selective precision", section 2.4). masked: weights are taken by masks of ones and zeros for all experts, not by
+    the numbers of the chosen, and no sum of them is below the smallest step of their format (NLLB-MoE).
     balanced: in training a softmax of its logits, in their number format (`stream`) or in float32, is held to even
     shares, beside the loss (Fedus et al. 2021, section 2.2; `output_router_logits` of transformers). None: not.
     deep_router: as it says there; None: a router is one matrix. skips: beside the experts a token may choose none of
