@@ -34,6 +34,7 @@ def spec(cfg: Config) -> ModelSpec:
             d_expert=experts.size("ffn_hidden_size"),
             activation=activation(function, "name", absent="silu"),
             renormalize=_renormalizes(experts),
+            jitter=experts.number("moe_jitter_eps", absent=None, null=None),  # 0 multiplies with ones
         ),
         norm=norm,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
-from calc.architectures.mamba2 import state, step_limits
+from calc.architectures.mamba2 import step_limits, summed
 from calc.errors import Refused
 from calc.spec import Branch, LayerGroup, Mamba2, ModelSpec, Norm, Parallel, Residual
 
@@ -67,10 +67,10 @@ def _mamba2(cfg: Config, norm: Norm) -> Branch:
     mixer = Mamba2(
         n_heads=n_heads,
         d_head=d_head,
-        d_state=state(cfg, "mamba_d_state", absent=256),
+        d_state=summed(cfg, "mamba_d_state", absent=256),
         n_groups=cfg.size("mamba_n_groups", absent=1),
         d_conv=cfg.size("mamba_d_conv", absent=4),
-        chunk=cfg.size("mamba_chunk_size", absent=256),
+        chunk=summed(cfg, "mamba_chunk_size", absent=256),
         bias=bias,
         conv_bias=cfg.flag("mamba_conv_bias", absent=True),
         norm=norm if normed else None,

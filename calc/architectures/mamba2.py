@@ -17,10 +17,10 @@ def spec(cfg: Config) -> ModelSpec:
     mixer = Mamba2(
         n_heads=cfg.size("num_heads"),
         d_head=cfg.size("head_dim", absent=64),
-        d_state=state(cfg, "state_size", absent=128),
+        d_state=summed(cfg, "state_size", absent=128),
         n_groups=cfg.size("n_groups", absent=8),
         d_conv=cfg.size("conv_kernel", absent=4),
-        chunk=cfg.size("chunk_size", absent=256),
+        chunk=summed(cfg, "chunk_size", absent=256),
         bias=cfg.flag("use_bias", absent=False),
         conv_bias=cfg.flag("use_conv_bias", absent=True),
         norm=layer_norm(cfg),
@@ -45,10 +45,10 @@ def hybrid_mamba2(cfg: Config, norm: Norm) -> Mamba2:
     return Mamba2(
         n_heads=n_heads,
         d_head=d_head,
-        d_state=state(cfg, "mamba_d_state", absent=256),
+        d_state=summed(cfg, "mamba_d_state", absent=256),
         n_groups=cfg.size("mamba_n_groups", absent=1),
         d_conv=cfg.size("mamba_d_conv", absent=4),
-        chunk=cfg.size("mamba_chunk_size", absent=256),
+        chunk=summed(cfg, "mamba_chunk_size", absent=256),
         bias=cfg.flag("mamba_proj_bias", absent=False),
         conv_bias=cfg.flag("mamba_conv_bias", absent=True),
         norm=norm,
@@ -56,11 +56,12 @@ def hybrid_mamba2(cfg: Config, norm: Norm) -> Mamba2:
     )
 
 
-def state(cfg: Config, name: str, absent: int) -> int:
-    """The width of a state, 2 at least: sums over one number are no products in PyTorch, and its counter has none."""
-    found: int = cfg.size(name, absent=absent)
+def summed(cfg: Config, *names: str, absent: int) -> int:
+    """The width of a state, or the tokens of a chunk, 2 at least: sums over one number are no products in PyTorch, and
+    its counter has none."""
+    found: int = cfg.size(*names, absent=absent)
     if found == 1:
-        raise Refused(f"{cfg.where}{name}", "2 or more", 1)
+        raise Refused(f"{cfg.where}{names[0]}", "2 or more", 1)
     return found
 
 

@@ -15,12 +15,13 @@ def spec(cfg: Config) -> ModelSpec:
     return uniform(cfg, mixer, local_experts(cfg, jitter(cfg)), eps=1e-5, max_seq_len=131072)
 
 
-def jitter(cfg: Config, name: str = "router_jitter_noise", absent: float = 0.0) -> float:
-    """How far from 1 random numbers lie that tokens are multiplied with in training; none below 0."""
-    return max(cfg.number(name, absent=absent), 0.0)
+def jitter(cfg: Config, name: str = "router_jitter_noise", absent: float = 0.0) -> float | None:
+    """How far from 1 random numbers lie that tokens are multiplied with in training; None for 0 and less."""
+    found: float = cfg.number(name, absent=absent)
+    return found if found > 0 else None
 
 
-def local_experts(cfg: Config, noise: float = 0.0) -> Moe:
+def local_experts(cfg: Config, noise: float | None = None) -> Moe:
     """`num_local_experts` gated experts of width intermediate_size, of which a token visits `num_experts_per_tok`.
 
     noise: as `jitter` says.

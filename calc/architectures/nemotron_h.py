@@ -12,7 +12,7 @@ from calc.architectures.config import Config
 from calc.architectures.deepseek_v3 import expert_groups
 from calc.architectures.llama import decoder
 from calc.architectures.mamba import layer_norm
-from calc.architectures.mamba2 import state
+from calc.architectures.mamba2 import summed
 from calc.errors import Refused
 from calc.spec import Attention, LayerGroup, Mamba2, Mlp, ModelSpec, Moe
 
@@ -67,10 +67,10 @@ def _mamba2(cfg: Config) -> Mamba2:
     return Mamba2(
         n_heads=cfg.size("mamba_num_heads"),
         d_head=cfg.size("mamba_head_dim", absent=64),
-        d_state=state(cfg, "ssm_state_size", absent=128),
+        d_state=summed(cfg, "ssm_state_size", absent=128),
         n_groups=cfg.size("n_groups", "mamba_n_groups", absent=8),
         d_conv=cfg.size("conv_kernel", "mamba_d_conv", absent=4),
-        chunk=cfg.size("chunk_size", "mamba_chunk_size", absent=128),
+        chunk=summed(cfg, "chunk_size", "mamba_chunk_size", absent=128),
         bias=cfg.flag("use_bias", absent=False),
         conv_bias=cfg.flag("use_conv_bias", "mamba_conv_bias", absent=True),
         norm=layer_norm(cfg),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.architectures.common import activation, kv_heads, stack
 from calc.architectures.config import Config
 from calc.architectures.llama import decoder, rms_norm
-from calc.architectures.mamba2 import state
+from calc.architectures.mamba2 import summed
 from calc.architectures.rope import rope
 from calc.spec import Attention, LayerGroup, Lora, Mamba2, Mlp, ModelSpec, Norm, SharedBlock
 
@@ -44,10 +44,10 @@ def _mamba2(cfg: Config) -> Mamba2:
     return Mamba2(
         n_heads=n_heads,
         d_head=d_head,
-        d_state=state(cfg, "mamba_d_state", absent=64),
+        d_state=summed(cfg, "mamba_d_state", absent=64),
         n_groups=cfg.size("mamba_ngroups", absent=1),
         d_conv=cfg.size("mamba_d_conv", absent=4),
-        chunk=cfg.size("chunk_size", absent=256),
+        chunk=summed(cfg, "chunk_size", absent=256),
         bias=cfg.flag("add_bias_linear", absent=False),
         norm=Norm(),
         dt_min=cfg.number("time_step_min", absent=0.001),

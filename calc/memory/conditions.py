@@ -69,9 +69,13 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
     yield from of_keys(spec, run)
+    sparse = in_blocks((mixer for group in spec.layers for mixer in group.mixers), run.seq)
+    if sparse is not None and run.mode == "training":
+        lengths = f"texts that fill up to neither 3072 nor 4096 tokens, of which {sparse.drawn} blocks cannot be drawn"
+        yield Condition("seq", lengths, run.seq, sparse.draws, run.seq, 0)
     if not is_exactly(run.cp, 1):
         yield _whole_parts("seq", run.seq, run.cp)
-        if in_blocks((mixer for group in spec.layers for mixer in group.mixers), run.seq) is not None:
+        if sparse is not None:
             # A block's drawn ones may be any rank's, and no program that hands them over is known.
             yield one("cp", "1 where long texts attend to blocks", run.cp)
         if spec.encoder is not None and run.source_seq is not None:

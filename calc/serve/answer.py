@@ -120,7 +120,7 @@ def check_rate(service: Service, decode: Service | None, rate: float, input: flo
 
 def _too_small(service: Service, tokens: int) -> bool:
     pages = -(-tokens // service.engine.block)
-    return service.blocks(tokens) < pages
+    return service.own_blocks(tokens) < pages
 
 
 def _capacity(service: Service, decode: Service | None, input: float, output: float) -> float:

@@ -110,13 +110,17 @@ class Service:
 
         Errors: Refused for sequences longer than attention is known of.
         """
+        return self.own_blocks(tokens) * self.layout.attention_dp
+
+    def own_blocks(self, tokens: float) -> int:
+        """Of them, those of one rank of attention, each of which has its own sequences. Errors: as `blocks`."""
         if tokens > LONGEST:
             raise Refused("sequence", f"at most {LONGEST:,} tokens of prompt and answer", f"{tokens:,.0f}")
         if self.room <= 0:
             return 0
         each = cached_bytes(self.rank, self.engine, tokens)
         pages = math.ceil(tokens / self.engine.block)
-        return int(min(self.room / each * pages, 1e9)) * self.layout.attention_dp if each > 0 else 10**9
+        return int(min(self.room / each * pages, 1e9)) if each > 0 else 10**9
 
     def running(self, input: float, output: float) -> float:
         """Sequences of one replica that run at once: what the cache holds of such that are half-way, each with what the
@@ -124,10 +128,12 @@ class Service:
         admission = self.engine.admission
         promised = min(output / 2, admission.most) * admission.least if admission else 0.0
         pages = math.ceil((input + output / 2 + promised) / self.engine.block)
-        if self.blocks(input + output) < math.ceil((input + output) / self.engine.block):
+        if self.own_blocks(input + output) < math.ceil((input + output) / self.engine.block):
             return 0.0
-        fitting = self.blocks(input + output / 2) / pages
-        return min(fitting, float(self.max_running * self.layout.attention_dp))
+        fitting = self.own_blocks(input + output / 2) / pages
+        if admission and admission.least == 1.0:
+            fitting = math.floor(fitting)  # who would not find room to the end is not let in
+        return min(fitting, float(self.max_running)) * self.layout.attention_dp
 
     def request_seconds(self, input: float) -> float:
         """Seconds of the host for a request ahead of the engine."""
@@ -140,7 +146,7 @@ class Service:
             budget=self.budget * ranks,
             running=self.max_running * ranks,
             block=self.engine.block,
-            blocks=self.blocks(tokens),
+            blocks=self._whole_blocks(tokens),
             mixed=self.engine.mixed,
             chunked=self.engine.chunked,
             accepted=self.guessing.accepted,
@@ -148,6 +154,15 @@ class Service:
             ahead=self.engine.ahead,
             admission=self.engine.admission,
         )
+
+    def _whole_blocks(self, tokens: float) -> int:
+        """Pages of all ranks of attention, without what sequences that have to fit one of them leave of each where all
+        of their answers are promised room."""
+        ranks, own, admission = self.layout.attention_dp, self.own_blocks(tokens), self.engine.admission
+        each = math.ceil(tokens / self.engine.block)
+        if ranks == 1 or not admission or admission.least < 1.0 or own < each:
+            return own * ranks
+        return own // each * each * ranks
 
     def server(self, tokens: float, shared: Prefixes | None = None) -> Server:
         """A server of that kind, at rest."""

@@ -171,7 +171,7 @@ class Moe(Node):
     deep_router: DeepRouter | None = None
     skips: bool = False
     late: bool = False
-    jitter: float = Field(default=0.0, ge=0)
+    jitter: float | None = Field(default=None, ge=0)
     jitters: Literal[1, 2] = 1
     wide_router: bool = False
     masked: bool = False

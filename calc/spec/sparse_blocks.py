@@ -36,6 +36,14 @@ class SparseBlocks(Node):
             return "transformers cannot run blocks that draw none"
         return "PyTorch multiplies blocks of one token otherwise" if self.block == 1 else None
 
+    def draws(self, tokens: Any, _: Any = None) -> Any:
+        """Whether a training on texts of so many tokens, or columns of them, finds enough blocks to draw from: of 3,072
+        and 4,096, as they are filled up, the third row of blocks has those of the first 1,024 tokens less four, of
+        which one serves for all (`_bigbird_block_rand_mask`, which fails otherwise)."""
+        filled = -(-tokens // self.block) * self.block
+        found = max(1024 // self.block - 4, 0)
+        return (filled != 3072) & (filled != 4096) | (self.block >= 512 or found >= self.drawn or found == 1)
+
 
 def beyond(tokens: Size, longest: int) -> bool:
     """Whether texts of so many tokens are longer than that; a formula is taken to be of shorter ones.

@@ -95,6 +95,19 @@ def difference(name: str, mode: str) -> str:
     return "=" if abs(ours - real) <= INDICES else f"{100 * (ours - real) / real:+.1f}"
 
 
+@pytest.mark.parametrize("noise", [None, 0.0, 0.01])
+def test_dbrx_keeps_what_it_shakes_tokens_with(noise: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of no width too, which are ones, but no noise at all where there is none to ask for."""
+    config = FAMILIES["dbrx"]
+    shaken = config | {"ffn_config": config["ffn_config"] | {"moe_jitter_eps": noise}}
+    monkeypatch.setitem(FAMILIES, "dbrx", shaken)
+    ours, real = counted("dbrx", MODES["eager fp32"]), measured("dbrx", MODES["eager fp32"])
+    assert abs(ours - real) <= INDICES
+    drawn = 0 if noise is None else 4 * BATCH * SEQ * config["d_model"] * config["n_layers"]
+    monkeypatch.setitem(FAMILIES, "dbrx", config)
+    assert ours - counted("dbrx", MODES["eager fp32"]) == drawn > (-1 if noise is None else INDICES)
+
+
 def documented() -> dict[str, list[str]]:
     """family -> cells, one a mode, of the page's table."""
     cells = r" (=|–|[+-][\d.]+) \|" * len(MODES)

@@ -95,6 +95,23 @@ def test_more_who_wait_take_nothing_from_those_who_run(engine: str) -> None:
     assert crowded.preemptions < (unpromised.preemptions / 2 if engine == "sglang" else 1)
 
 
+def test_who_has_no_room_to_the_end_does_not_run() -> None:
+    """Two answers of 16,000 tokens fit an RTX 4090 beside the weights, and most of a third: two run at once, and ranks
+    of attention with caches of their own are as many servers."""
+    spec = load_model("llama-3-8b")
+    alone = service_of(spec, "rtx-4090", layout_of(spec), "trtllm", "bf16")
+    assert 2 * 516 < alone.blocks(16_512) < 3 * 516
+    assert alone.running(512, 16_000) == 2
+    ranks = service_of(spec, "rtx-4090", layout_of(spec, attention_dp=4), "trtllm", "bf16")
+    assert ranks.running(512, 16_000) == 8
+    one, four = (answer(each, closed_loop(8 * n, 512, 16_000, 16 * n)).report for each, n in ((alone, 1), (ranks, 4)))
+    assert one is not None
+    assert four is not None
+    assert four.output == pytest.approx(4 * one.output, rel=0.1)
+    with pytest.raises(Refused, match=r"fewer than the 0\.0058"):
+        check_rate(alone, None, 0.0075, 512, 16_000)
+
+
 def test_seeds() -> None:
     service = llama()
 

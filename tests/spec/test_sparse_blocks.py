@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -105,3 +106,48 @@ def test_ranks_that_divide_a_text_are_refused_where_it_attends_to_blocks() -> No
     check(IN_BLOCKS, Run(phase="training", batch=2, seq=14, cp=2))
     with pytest.raises(Refused, match=r"^cp: expected 1 where long texts attend to blocks"):
         check(IN_BLOCKS, Run(phase="training", batch=2, seq=40, cp=2))
+
+
+@pytest.mark.parametrize(
+    ("block", "drawn", "seq", "runs"),
+    [
+        (256, 3, 4096, False),
+        (256, 3, 3000, False),
+        (256, 3, 3328, True),
+        (128, 5, 3072, False),
+        (128, 4, 3072, True),
+        (64, 3, 4096, True),
+        (192, 2, 3072, True),
+        (512, 1, 4096, True),
+    ],
+)
+def test_texts_of_which_too_few_blocks_can_be_drawn_are_not_trained_on(
+    block: int, drawn: int, seq: int, runs: bool
+) -> None:
+    """As transformers' own planning of 3,072 and 4,096 tokens has it; beside it, which draws nothing, they are read."""
+    sparse = SparseBlocks(block=block, drawn=drawn)
+    assert sparse.draws(seq) is runs
+    assert list(sparse.draws(numpy.array([seq, 5 * seq]))) == [runs, True]
+    plan = _planned(block, drawn, -(-seq // block) * block)
+    assert plan is runs
+
+
+def _planned(block: int, drawn: int, seq: int) -> bool:
+    """Whether transformers draws the blocks of each row."""
+    from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
+
+    last = 1024 if seq in (1024, 3072, 4096) else -1
+    try:
+        make = BigBirdBlockSparseAttention._bigbird_block_rand_mask
+        make(SimpleNamespace(training=True), seq, seq, block, block, drawn, last_idx=last)
+    except ValueError:
+        return False
+    return True
+
+
+def test_too_few_blocks_are_said_of_a_training() -> None:
+    mixer = Attention(**PLAIN | {"sparse": SparseBlocks(block=256)})
+    spec = model(mixer, Embedding(multiple=256, beyond=SparseBlocks(block=256).longest))
+    check(spec, Run(phase="forward", mode="inference", batch=1, seq=4096))
+    with pytest.raises(Refused, match=r"^seq: expected texts that fill up to neither 3072 nor 4096 tokens"):
+        check(spec, Run(phase="training", batch=1, seq=4000))

@@ -39,7 +39,7 @@ def route(t: Recorder, spec: Moe, scores: Tensor, x: Tensor) -> Tensor:
 def _saved_by_route(tape: Tape, spec: Moe, chosen: Tensor, logits: Storage, x: Storage) -> Storage:
     tokens = chosen.rows
     with tape.at("router"):
-        for _ in range(spec.jitters if spec.jitter and x.grad else 0):
+        for _ in range(spec.jitters if spec.jitter is not None and x.grad else 0):
             tape.keep(Storage(x.elements, "fp32" if spec.wide_router else x.dtype, False), "noise")
         if spec.balanced is not None and logits.grad:
             wide = spec.balanced == "fp32" or tape.settings.autocast_on_gpu
