@@ -23,7 +23,7 @@ REASONS = {
     "pp": "does not divide: more stages than layers, or layers that cannot be cut",
     "interleave": "does not divide: pieces of stages in layers",
     "micro_batches": "does not divide: stages in micro-batches, as the stack's pieces of stages need",
-    "micro-batches": "does not divide: stages in micro-batches, which pieces of stages need",
+    "pieces": "does not divide: stages in micro-batches, which pieces of stages need",
     "zero": "stages of ZeRO that do not go with updates on the host",
     "offload": "pipelines, beside activations on the host",
     "domain": "tensor-parallel ranks beyond a machine and its fast links",
@@ -63,7 +63,7 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
             yield condition.field, condition.test(condition.a, condition.b)
     # A stage turns to its next piece after as many micro-batches as there are stages (Narayanan et al. 2021,
     # arXiv:2104.04473, section 2.2).
-    yield "micro-batches", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
+    yield "pieces", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
     yield "stack", _launched(question.launcher, run, columns) & _cut(question, columns, run)

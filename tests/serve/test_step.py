@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
 from calc.errors import Refused
+from calc.serve.clock import StepClock
 from calc.serve.constants import constants
 from calc.serve.expert_kernels import expert_kernels
 from calc.serve.formats import formats, served_format
@@ -41,6 +42,24 @@ def test_more_work_takes_longer(decodes: int, prompt: int) -> None:
     service = llama()
     less, more = (step_time(service.rank, load(decodes + n, prompt + n), service.rates).total for n in (0, 1))
     assert less < more
+
+
+@given(
+    st.integers(1, 2048),
+    st.floats(1, 100_000),
+    st.sampled_from(["vllm", "sglang", "llama.cpp"]),
+    st.sampled_from([1, 4]),
+)
+def test_the_clock_s_short_way_is_the_step_s(decoding: int, context: float, engine: str, ranks: int) -> None:
+    """Most steps of a simulation have no prompts: their time is told without asking for the whole step."""
+    spec = load_model("qwen3-30b-a3b")
+    service = service_of(spec, "h100-sxm", Layout(attention_dp=ranks, ep=ranks), engine, "bf16")
+    clock = StepClock(service.rank, service.rates)
+    own = max(decoding / ranks, 1.0)
+    each = StepLoad(own, 0.0, own * clock.cache(context), own * clock.decoding(context), 0.0, own)
+    assert clock.seconds(decoding, context) == pytest.approx(
+        step_time(service.rank, each, service.rates).total, rel=1e-9
+    )
 
 
 def test_never_faster_than_the_datasheet() -> None:
