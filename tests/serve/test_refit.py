@@ -149,8 +149,9 @@ def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
         assert ours < theirs if what == "llama.cpp" else ours == pytest.approx(theirs, abs=0.004)
     if what == "servers":
         moved = {key: value / shipped["others"][key] for key, value in found["others"].items()}
-        assert [key for key in moved if key not in OF_REQUESTS and abs(moved[key] - 1) > 0.02] == []
-        # The listed systems' were shipped before MI355X's rounds were told, since which prompts meet no bound.
+        # What is shipped is from before MI355X's rounds were told, since which the listed systems' prompts meet no bound,
+        # and before answers to come were promised room.
+        assert [key for key in moved if key not in OF_REQUESTS and abs(moved[key] - 1) > 0.045] == []
         assert 0.95 > found["listed"]["link"] > found["listed"]["prompts"]
         assert shipped["listed"]["prompts"] > 0.8 > found["listed"]["prompts"] > 0.5
 
