@@ -144,7 +144,8 @@ class Model(StackOfLayers):
         if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
-        heads, similarity = self.read(x, inner.keep, None if inner.tokens is None else inner.tokens.shape[1]), None
+        text = None if inner.tokens is None else inner.tokens.shape[1]
+        heads, similarity = self.read(x, inner.keep, text, inner.uncut), None
         heads |= self._of_pictures(x, inner, prompt)
         if self.spec.pool is not None:
             heads["pool"] = self.pool(x, inner)

@@ -64,7 +64,8 @@ def still_kept(model: nn.Module, forward: Callable[[], object]) -> int:
     held: WeakSet[_Held] = WeakSet()
 
     def keep(tensor: Tensor) -> _Held:
-        held.add(one := _Held(tensor))
+        # A result that its own operation keeps would hold that operation, and so itself.
+        held.add(one := _Held(tensor.detach()))
         return one
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one.tensor):

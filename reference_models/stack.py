@@ -153,8 +153,11 @@ class StackOfLayers(nn.Module):
         return F.pad(inputs, (0, fill)), replace(step, keep=F.pad(there, (0, fill)), positions=positions, filled=fill)
 
     def _cut(self, x: Tensor, step: Step) -> Tensor:
-        """x [batch, n, d_model] without what filled it up, in memory of its own where anything may have."""
-        return F.pad(x, (0, 0, 0, -step.filled)) if self._fills(x.shape[1]) else x
+        """x [batch, n, d_model] without what filled it up, in memory of its own where anything has."""
+        if step.filled == 0:
+            return x
+        step.uncut.append(x)
+        return F.pad(x, (0, 0, 0, -step.filled))
 
     def _fills(self, tokens: int) -> bool:
         """Whether the front fills texts of so many tokens up."""
@@ -246,9 +249,12 @@ class StackOfLayers(nn.Module):
         x = x.to(self.embedding.token.weight.dtype) if getattr(self.spec.embedding, "wide", False) else x
         return x if self.spec.final_norm is None else self.final_norm(x)
 
-    def read(self, x: Tensor, keep: Tensor | None = None, text: int | None = None) -> dict[str, Tensor]:
+    def read(
+        self, x: Tensor, keep: Tensor | None = None, text: int | None = None, uncut: Sequence[Tensor] = ()
+    ) -> dict[str, Tensor]:
         """What each dense layer behind the stack makes of x, by name. keep: False at padding, as in Step. text: how
-        many of the first vectors are a text's, where a picture stands behind it."""
+        many of the first vectors are a text's, where a picture stands behind it. uncut: x with what filled it up, where
+        anything has: the first vectors are a view of that."""
         results: dict[str, Tensor] = {}
         # What fills a text up stands behind it; what is cached, before it.
         filled = getattr(self.spec.embedding, "multiple", None) is not None
@@ -257,6 +263,8 @@ class StackOfLayers(nn.Module):
         for each in self.spec.heads:
             if each.idle:
                 continue
-            given = x if each.reads is None else results[each.reads]
-            results[each.name] = self.get_submodule(each.name)(given[:, :text] if each.per == "text" else given, new)
+            given, there = x if each.reads is None else results[each.reads], new
+            if uncut and given is x and each.per == "sequence" and each.pool == "first":
+                given, there = uncut[-1], keep
+            results[each.name] = self.get_submodule(each.name)(given[:, :text] if each.per == "text" else given, there)
         return results

@@ -24,7 +24,8 @@ class Step:
 
     positions: [batch or 1, seq], the place of each new token in its sequence (padding does not count).
     keep: [batch, start + seq], False at padding; None where there is none.
-    filled: how many of the last vectors stand for no token, but fill the text up (LED).
+    filled: how many of the last vectors stand for no token, but fill the text up (LED). uncut: the layers' result with
+        them, where there are such.
     tokens: [batch, seq], the numbers of the tokens that the front read, where it reads tokens.
     source: [batch, n_source, d_source], an encoder's result; None in decoding, where its keys and values are cached.
     source_keep: [batch, n_source], as keep. token_types: [batch, seq], the segment of each token (BERT).
@@ -91,6 +92,7 @@ class Step:
     lent: dict[Any, tuple[Tensor, ...]] | None = None
     narrow: torch.dtype | None = None
     chosen: dict[int, Tensor] = field(default_factory=dict)
+    uncut: list[Tensor] = field(default_factory=list)
     own_input: Tensor | None = None
     deep: Sequence[Tensor] = ()
     image_at: Tensor | None = None

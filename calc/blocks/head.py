@@ -36,10 +36,13 @@ def head(t: Trace, spec: Head, embed: Embedding, vocab_size: Size, x: Tensor) ->
     return logits
 
 
-def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load, tokens: Size) -> Tensor:
+def projections(
+    t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load, tokens: Size, filled: Tensor | None = None
+) -> Tensor:
     """All dense layers behind a stack whose result is x [batch * seq, d_model]; what the last read one gives, or x.
 
-    tokens: of a text, ahead of the picture behind it, if any.
+    tokens: of a text, ahead of the picture behind it, if any. filled: x with what filled texts up still behind them, of
+    which the first vectors are a view.
     """
     made: dict[str, tuple[Tensor, bool]] = {}
     for spec in specs:
@@ -51,6 +54,8 @@ def projections(t: Trace, specs: tuple[Projection, ...], x: Tensor, load: Load, 
         read, pooled = (x, False) if spec.reads is None else made[spec.reads]
         if spec.per == "text":
             read = _text(t, read, load.batch, tokens)
+        if filled is not None and read is x and spec.per == "sequence" and spec.pool == "first":
+            read = filled
         dead = t.without_gradient() if spec.unread else nullcontext()
         with t.part(spec.name, read, of="other") as out, dead:
             made[spec.name] = _projection(t, spec, x.width, read, load, pooled)

@@ -27,7 +27,7 @@ from calc.blocks.surroundings import Surroundings
 from calc.blocks.tiles import held, side_by_side
 from calc.blocks.windows import check_grid
 from calc.errors import Refused
-from calc.sizes import Size
+from calc.sizes import Size, is_exactly
 from calc.spec import (
     Attention,
     Latents,
@@ -90,11 +90,12 @@ def stack(
     around.embedded = x
     x, load = layers(t, spec, x, load, around)
     x, load = _behind_layers(t, spec, x, load, around)
-    if fills(spec.embedding, tokens):
-        load = replace(load, seq=tokens)
+    filled = None
+    if fills(spec.embedding, tokens) and not is_exactly(load.seq, tokens):
+        load, filled = replace(load, seq=tokens), x
         x = t.joined(x, rows=load.tokens, width=x.width)
     x = _dropped(t, spec, x, ("both",))
-    return Stacked(x, load, projections(t, spec.heads, x, load, tokens), places)
+    return Stacked(x, load, projections(t, spec.heads, x, load, tokens, filled), places)
 
 
 def _seen(t: Trace, spec: Stack, x: Tensor) -> Tensor:

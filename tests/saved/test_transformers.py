@@ -61,10 +61,6 @@ def theirs(name: str, settings: Settings, experts: str = "eager") -> Any:
         model = make(config, attn_implementation=settings.execution, experts_implementation=experts)
     except ValueError:
         model = make(config, attn_implementation="eager", experts_implementation=experts)
-    for module in model.modules():
-        # A choice among keys has no gradient, for all that is kept of its scores here.
-        if type(module).__name__ == "Qwen4ExpTextQSAIndexer":
-            module.forward = torch.no_grad()(module.forward)
     return model.to(torch.float32 if settings.stream == "fp32" else torch.bfloat16).train()
 
 
