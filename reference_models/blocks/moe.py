@@ -96,8 +96,9 @@ class MixtureOfExperts(nn.Module):
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """x [batch, seq, d_model] -> the same shape. With a dense_norm only the MLP reads x, experts `step.stream`."""
         scored = wide(x.flatten(0, 1)) if self.spec.wide_router else x.flatten(0, 1)
-        for _ in range(self.spec.jitters if self.spec.jitter is not None and self.training else 0):
-            scored = scored * torch.empty_like(scored).uniform_(1 - self.spec.jitter, 1 + self.spec.jitter)
+        if self.spec.jitter is not None and self.training:
+            for _ in range(self.spec.jitters):
+                scored = scored * torch.empty_like(scored).uniform_(1 - self.spec.jitter, 1 + self.spec.jitter)
         flat = scored.to(x.dtype)
         if self.spec.dense_norm is not None:
             stream = (x if step.stream is None else step.stream).flatten(0, 1)
