@@ -15,7 +15,7 @@ from calc.errors import Refused
 from calc.quantities.kv_cache import KvCache, kv_cache
 from calc.quantities.parameters import by_tower, parameters
 from calc.quantities.shipped import shipped_formats
-from calc.spec import Frames, ModelSpec
+from calc.spec import Features, Frames, ModelSpec, Series
 from calc.spec.run import COUNTED_PHASES, MODES, ExecutionName, Run, common_context, common_length, exact_run
 from calc.units import binary, si
 
@@ -47,7 +47,7 @@ class Report:
     by context length. weights: bytes by number format. shipped: bytes of the checkpoint as it is published, by the name
     of the format, where the config says how; else empty. memory: of one device by `training` and `inference`, for one
     sequence and the defaults of `calc.Run`, as far as its kernels are known; uncounted: why not, by mode, where that
-    is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one picture or sound.
+    is not known. A model of pictures or sound has no seq, six_n or caches; its FLOPs are those of one.
     run: what was asked for. read: what was counted, in words.
     """
 
@@ -133,12 +133,17 @@ def report(spec: ModelSpec, seq: int | None = None) -> Report:
     )
 
 
+READ: dict[type, str] = {Features: "one row of a table", Series: "one series"}
+"""What goes in by its front, where it is neither text nor a picture or sound."""
+
+
 def _read(spec: ModelSpec, seq: int) -> str:
-    """What goes in: tokens, a sound of the length that the model is made for, or a picture."""
+    """What goes in: tokens, a sound of the length that the model is made for, a row of a table, a series, or
+    a picture."""
     if spec.reads_tokens:
         return f"{seq:,} tokens"
     if not isinstance(spec.embedding, Frames):
-        return "one picture or sound"
+        return READ.get(type(spec.embedding), "one picture or sound")
     frames = spec.embedding.n_frames or seq
     return f"one sound of {frames:,} {'samples' if spec.embedding.d_frame == 1 else 'frames'}"
 

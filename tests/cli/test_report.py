@@ -66,3 +66,9 @@ def test_the_length_of_a_sound_is_said() -> None:
     told = json.loads(_out("report", "conformer-l", "--json"))["flops"]["forward"]
     assert told == json.loads(_out("flops", "conformer-l", "--frames", "1000", "--json"))["total"]
     assert "picture" not in page
+
+
+def test_a_row_of_a_table_is_no_picture() -> None:
+    page = _out("report", "ft-transformer")
+    assert "FLOPS, one row of a table, " in page
+    assert "picture" not in page
