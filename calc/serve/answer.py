@@ -54,6 +54,7 @@ def steady_of(service: Service, input: float, output: float, concurrency: Any, c
         drafted=guess.tokens + 1.0,
         cached=cached,
         ahead=float(service.engine.ahead),
+        **service.held(),
     )
     lengths = lengths_of(service.rank, input, output, cached)
     request = service.request_seconds(input) if cached < input else 0.0

@@ -41,6 +41,18 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """For how long prompts are held back while others decode: while a step with them had fewer tokens than `part` of
+    its budget, or fewer prompts than `prompts` (one for each rank of attention), but no more than `steps` in a row; and
+    once there are so many, for `further` ones."""
+
+    steps: int
+    part: float = 0.0
+    prompts: int = 0
+    further: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """What a server goes by.
 
@@ -48,7 +60,7 @@ class Rules:
     whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
     tokens that a sequence gets in a step. polls: steps of sequences that decode between two looks at who has come.
     ahead: whether the next step is laid while one runs, so that who comes meanwhile is let in a step later. admission:
-    what is promised to who runs before another is let in.
+    what is promised to who runs before another is let in. hold: for how long prompts wait for others to be read with.
     """
 
     budget: int
@@ -61,6 +73,7 @@ class Rules:
     polls: int = 1
     ahead: bool = False
     admission: Admission | None = None
+    hold: Hold | None = None
 
     def pages(self, tokens: int) -> int:
         """Pages for so many tokens."""

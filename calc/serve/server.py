@@ -12,6 +12,7 @@ from collections import deque
 
 from calc.serve.clock import Piece, StepClock
 from calc.serve.gaps import Gaps
+from calc.serve.holding import Holding
 from calc.serve.pages import Pages
 from calc.serve.prefixes import Prefixes
 from calc.serve.promises import Promises
@@ -33,6 +34,7 @@ class Server:
         self.decoding: list[tuple[int, int, Running]] = []
         self.context, self.ends, self.longest = 0.0, 0, 0
         self.promises = Promises(rules, rules.admission) if rules.admission else None
+        self.holding = Holding(rules.hold, rules.budget) if rules.hold else None
         self.gaps = Gaps()
         self.preemptions = 0
         self.gave_way = False
@@ -77,9 +79,10 @@ class Server:
             self._admit(self._known())
             self.looks = self.steps + self.rules.polls
         self.gave_way = False
-        if self.reading:
+        held = self._held()
+        if self.reading and not held:
             return self._mixed_step()
-        return self._plain_steps(until)
+        return self._plain_steps(until, held)
 
     def _known(self) -> int:
         """Steps laid before which one must have come to be let in now: an engine that lays a step while another runs
@@ -138,6 +141,14 @@ class Server:
             left -= now
         return found
 
+    def _held(self) -> int:
+        """Steps for which prompts are held back from now on, while nobody comes or leaves."""
+        if self.holding is None or not self.reading:
+            return 0
+        pieces, decoding = self._pieces(), len(self.decoding)
+        drafted = math.ceil(decoding * self.clock.drafted)
+        return self.holding.left(len(pieces), sum(piece.tokens for _, piece in pieces) + drafted, decoding)
+
     def _mixed_step(self) -> list[Request]:
         """A step that reads prompts; who decodes gets a token where the engine lets both in one step."""
         decodes = self.rules.mixed and bool(self.decoding)
@@ -188,8 +199,9 @@ class Server:
     def _mean_context(self) -> float:
         return self.context / len(self.decoding)
 
-    def _plain_steps(self, until: float) -> list[Request]:
-        """Steps without prompts, until somebody finishes, the cache may be full, or `until` has passed."""
+    def _plain_steps(self, until: float, held: int = 0) -> list[Request]:
+        """Steps without prompts, until somebody finishes, the cache may be full, or `until` has passed. held: for how
+        many of them there are prompts that are held back."""
         if not self.decoding:
             return []
         n, context = len(self.decoding), self._mean_context()
@@ -205,6 +217,9 @@ class Server:
             count = 1  # who came during the last step is let in after this one
         elif until < math.inf:
             count = max(1, min(count, math.ceil((until - self.time) / each)))
+        if held and self.holding:
+            count = min(count, held)
+            self.holding.passed(count)
         last = self.clock.seconds(n, context + (count - 1) * grows) if count > 1 else each
         seconds = count * (each + last) / 2
         self.time += seconds

@@ -17,7 +17,7 @@ from calc.serve.machine import Machine
 from calc.serve.prefixes import Prefixes
 from calc.serve.rank import Rank, at, rank_of
 from calc.serve.rates import rates_of, request_seconds
-from calc.serve.running import Rules
+from calc.serve.running import Hold, Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
 from calc.serve.work import LONGEST, Work, work_of
@@ -49,7 +49,8 @@ class Service:
     """One kind of server. budget: tokens of a step. max_running: sequences at once, at most.
     cache: format of keys and values. given: constants in place of the shipped ones.
     measured: rates in place of those of a datasheet. polls: steps between two looks at who has come (SGLang's
-    scheduler-recv-interval)."""
+    scheduler-recv-interval). hold: for how long prompts wait for others to be read with (TensorRT-LLM's
+    batch_wait_timeout_iters, or attention_dp_config.enable_balance)."""
 
     spec: ModelSpec
     device: Device | Machine
@@ -63,6 +64,7 @@ class Service:
     given: Constants | None = None
     measured: Rates | None = None
     polls: int = 1
+    hold: Hold | None = None
 
     @cached_property
     def work(self) -> Work:
@@ -153,6 +155,7 @@ class Service:
             polls=self.polls,
             ahead=self.engine.ahead,
             admission=self.engine.admission,
+            hold=self.hold,
         )
 
     def _whole_blocks(self, tokens: float) -> int:
@@ -163,6 +166,19 @@ class Service:
         if ranks == 1 or not admission or admission.least < 1.0 or own < each:
             return own * ranks
         return own // each * each * ranks
+
+    def held(self) -> dict[str, float]:
+        """For how long prompts wait for others to be read with, in the words of the closed form."""
+        hold = self.hold
+        if hold is None:
+            return {}
+        filled = hold.part * self.budget
+        return {
+            "holding": float(hold.steps),
+            "filled": filled,
+            "gathered": float(hold.prompts),
+            "further": float(hold.further),
+        }
 
     def server(self, tokens: float, shared: Prefixes | None = None) -> Server:
         """A server of that kind, at rest."""

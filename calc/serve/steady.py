@@ -26,7 +26,8 @@ class OperatingPoint(NamedTuple):
     in a step (`accepted`) of those it runs (`drafted`). together: how many requests come at once, as a power of
     those under way: 0 where they come one by one, more where those of one length began together, and so end
     together. polls: steps between two looks at who has come. ahead: 1 where a step is laid while another runs, so
-    that who comes waits for one more."""
+    that who comes waits for one more. holding: steps for which prompts are held back at most, while a step with them
+    had fewer tokens than `filled` or fewer prompts than `gathered`; further: and those after."""
 
     input: Any
     output: Any
@@ -39,6 +40,10 @@ class OperatingPoint(NamedTuple):
     together: Any = 0.0
     polls: Any = 1.0
     ahead: Any = 0.0
+    holding: Any = 0.0
+    filled: Any = 0.0
+    gathered: Any = 0.0
+    further: Any = 0.0
 
 
 class Lengths(NamedTuple):
@@ -150,15 +155,30 @@ def _at(
     all_prompts = held / rank.dp * new
     arriving = np.where(point.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
     least = np.minimum(np.maximum(least, (point.polls > 1) * arriving * point.polls), free)
+    held_back, others = _held_back(rank, point, decoding)
+    least = np.minimum(np.maximum(least, (held_back > 0) * (1 + others) * new / rank.dp), free)
     prompt = np.minimum(np.maximum(arriving, least), free)
     full = step_of(rank, rates, point, lengths, mixed * own, prompt)
     part = arriving / np.maximum(prompt, LEAST)
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
-    waits = ((step + (point.polls - 1) * plain) / 2 + point.ahead * step) * (1 - 1 / np.maximum(held, 1.0))
+    # The first of those that are read together waits for all of these steps, others on the average for half of them.
+    for_others = held_back * (1 + others / 2) / (1 + others) * plain
+    waits = (step + (point.polls - 1) * plain) / 2 + point.ahead * step + for_others
+    waits = waits * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / _unread(point) * rank.dp
     reading = (new > 0) * np.maximum(new / free, 1.0) * full
     return _Reading(tpot, waits, reading, part, plain, full, most, prompt)
+
+
+def _held_back(rank: Any, point: OperatingPoint, decoding: Any) -> tuple[Any, Any]:
+    """Steps for which a prompt is held back that finds none, and how many come after it meanwhile."""
+    import numpy as np
+
+    each = decoding / np.maximum((point.output - 1) / point.accepted, 1e-9)
+    enough = np.maximum((point.filled - decoding / rank.dp) * rank.dp / _unread(point), point.gathered)
+    steps = np.minimum(point.holding, np.maximum(enough - 1, 0.0) / np.maximum(each, LEAST)) + point.further
+    return steps, each * steps
 
 
 def _unread(point: OperatingPoint) -> Any:

@@ -111,6 +111,7 @@ def columns(cases: Sequence[Case]) -> Columns:
     names = [each.name for each in fields(Rank) if not each.name.endswith(("decode_bytes", "_flops", "cached_bytes"))]
     names.append("other_flops")
     ranks = SimpleNamespace(**{name: np.array([float(getattr(c.rank, name)) for c in cases]) for name in names})
+    waits = [c.service.held() for c in cases]
     point = OperatingPoint(
         input=np.array([c.row.mean_input for c in cases]),
         output=np.array([c.row.mean_output for c in cases]),
@@ -119,6 +120,7 @@ def columns(cases: Sequence[Case]) -> Columns:
         running=np.array([c.running for c in cases]),
         polls=np.array([float(c.row.polls) for c in cases]),
         ahead=np.array([float(c.engine.ahead) for c in cases]),
+        **{name: np.array([each.get(name, 0.0) for each in waits]) for name in OperatingPoint._fields[-4:]},
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import Refused
-from harness.serving.launched import ROUNDS, Launched, launched
+from calc.serve.running import Hold
+from harness.serving.launched import ROUNDS, Launched, Sharing, launched
 
 FAMILIES = {
     "minimax-m2": "minimax",
@@ -45,7 +46,8 @@ class ServedRow:
     layout: words of `calc.serve.layout.layout_of`, of decode where prefill is elsewhere; prefill: of that, and how many
     workers each has. budget: tokens of a step, where the engine was started with other than its own; polls: steps
     between two looks at who has come. compiled: whether its first requests waited for kernels to be compiled. rounds:
-    requests of its benchmark for each that is under way, the first of which come all at once.
+    requests of its benchmark for each that is under way, the first of which come all at once. hold: for how long
+    prompts wait for others to be read with.
     """
 
     source: str
@@ -70,6 +72,7 @@ class ServedRow:
     polls: int = 1
     compiled: bool = False
     rounds: int = ROUNDS
+    hold: Hold | None = None
 
     @property
     def exact(self) -> bool:
@@ -113,7 +116,8 @@ def _row(row: dict[str, str]) -> ServedRow:
     layout, gpus, prefill, workers = _plan(row, family, dtype, apart=apart)
     lengths = (int(row["isl"]), int(row["osl"]))
     theirs = row["origin"].startswith("Inference")
-    started = launched(engine, family, gpu, dtype, lengths, concurrency) if theirs else Launched()
+    sharing = Sharing(layout["tp"], layout["attention_dp"])
+    started = launched(engine, family, gpu, dtype, lengths, concurrency, sharing) if theirs else Launched()
     return ServedRow(
         source=row["origin"].split(" run ")[0],
         gpu=gpu,
@@ -136,6 +140,7 @@ def _row(row: dict[str, str]) -> ServedRow:
         budget=started.budget,
         polls=started.polls,
         rounds=started.rounds,
+        hold=started.hold,
         compiled=_compiled(row),
     )
 

@@ -54,7 +54,8 @@ def services(row: ServedRow, spec: ModelSpec, given: Constants | None = None) ->
     words = (row.engine, row.dtype, row.cache)
 
     def one(layout: Layout) -> Service:
-        return replace(service_of(spec, gpu, layout, *words, budget=row.budget), given=given, polls=row.polls)
+        made = service_of(spec, gpu, layout, *words, budget=row.budget)
+        return replace(made, given=given, polls=row.polls, hold=row.hold)
 
     if row.prefill is None:
         return one(layout_of(spec, **row.layout)), None

@@ -12,13 +12,14 @@ from calc.errors import Refused
 from calc.serve.expert_kernels import expert_kernels, kind_of
 from calc.serve.formats import served_format
 from calc.serve.rates import rates_of
+from calc.serve.running import Hold
 from calc.serve.work import work_of
 from calc.spec.catalogue import load_device
 from calc.spec.run.engines import engine_named
 from harness.serving.columns import case_of
 from harness.serving.expert_kernels import measured_experts
 from harness.serving.fitting import consistent
-from harness.serving.launched import Launched, launched
+from harness.serving.launched import Launched, Sharing, launched
 from harness.serving.possible import check_possible
 from harness.serving.rows import ServedRow
 from harness.serving.scoring import services, spread_of
@@ -54,6 +55,12 @@ def test_how_engines_were_started() -> None:
     assert launched("sglang", "deepseek", "b200", "fp8", (1024, 1024), 8.0).polls == 10
     assert launched("sglang", "deepseek", "b200", "fp8", (1024, 1024), 16.0).polls == 30
     assert launched("vllm", "llama-70b", "h100", "fp8", (1024, 1024), 16.0) == Launched()
+    held = {
+        tp: launched("trtllm", "llama-70b", "h200", "fp8", (1024, 1024), 16.0, Sharing(tp)).hold for tp in (1, 4, 8)
+    }
+    assert held == {1: Hold(20, part=0.9), 4: Hold(20, part=0.9), 8: None}
+    balanced = launched("trtllm", "gpt-oss", "b200", "mxfp4", (1024, 1024), 64.0, Sharing(1, 4)).hold
+    assert balanced == Hold(49, prompts=4, further=10)
     rounds = [launched("sglang", "deepseek", "mi355x", "mxfp4", (1024, made), 4.0).rounds for made in (1024, 8192)]
     assert rounds == [50, 20]
 

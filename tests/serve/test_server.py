@@ -13,7 +13,7 @@ from calc.serve.clock import StepClock
 from calc.serve.prefixes import Prefixes
 from calc.serve.promises import Promises
 from calc.serve.requests import Request
-from calc.serve.running import Rules
+from calc.serve.running import Hold, Rules
 from calc.serve.server import Server
 from calc.spec.run.engines import Admission
 from tests.serve.services import llama
@@ -35,6 +35,7 @@ RULES = st.builds(
     polls=st.sampled_from([1, 1, 7]),
     ahead=st.booleans(),
     admission=st.sampled_from([None, None, WHOLE, FALLING, replace(FALLING, most=8)]),
+    hold=st.sampled_from([None, None, Hold(5, part=0.9), Hold(6, prompts=2, further=3)]),
 )
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 2)), min_size=1, max_size=25)
 
@@ -199,6 +200,35 @@ def test_who_comes_waits_until_the_server_looks() -> None:
 
     assert scheduled(1) == 1
     assert scheduled(10) == 10
+
+
+@pytest.mark.parametrize(
+    ("hold", "coming", "steps"),
+    [
+        (None, 1, 0),
+        (Hold(20, part=0.9), 1, 20),  # TensorRT-LLM's batch_wait_timeout_iters
+        (Hold(20, part=0.1), 9, 0),  # its batch_wait_max_tokens_ratio
+        (Hold(20, part=0.1), 7, 20),
+        (Hold(49, prompts=2, further=10), 2, 10),  # its attention_dp_config.enable_balance, of two ranks
+        (Hold(49, prompts=2, further=10), 1, 49),
+    ],
+)
+def test_prompts_are_held_back_for_others_to_be_read_with(hold: Hold | None, coming: int, steps: int) -> None:
+    """Prompts of 100 tokens beside two sequences that decode, in steps of 8,192: PyExecutor's `_waiting_requests` and
+    `_balance_adp_requests`, which wait for nobody where nothing decodes."""
+    server = Server(CLOCK, Rules(8192, 32, 1, 10_000, mixed=True, chunked=False, hold=hold))
+    for number in range(2):
+        server.add(Request(number, 0.0, 100, 500))
+    server.advance(float("inf"))
+    late = [Request(2 + number, server.time, 100, 5) for number in range(coming)]
+    assert server.steps == 0
+    for each in late:
+        server.add(each)
+    while any(each.first is None for each in late):
+        before = server.steps
+        server.advance(float("inf"))
+    assert before == steps
+    assert len({each.first for each in late}) == 1
 
 
 def test_who_comes_while_a_step_runs_is_let_in_after_the_one_that_is_laid() -> None:
