@@ -48,12 +48,13 @@ def launched(
     lengths: tuple[int, int],
     concurrency: float,
     sharing: Sharing = ALONE,
+    measured: str = "9999",
 ) -> Launched:
     """What its scripts give an engine for a model on a GPU: the first entry that fits all of what it names. lengths: of
-    prompt and answer. sharing: how its GPUs share them."""
+    prompt and answer. sharing: how its GPUs share them. measured: when, as a table writes it, the year first."""
     asked = {"engine": engine, "family": family, "gpu": gpu, "dtype": dtype}
     for each in _entries():
-        if all(asked[name] in each[name] for name in asked if name in each):
+        if measured >= each.get("since", "") and all(asked[name] in each[name] for name in asked if name in each):
             budget = lengths[0] * each["prompts"] if "prompts" in each else each.get("budget")
             polls = [own for least, own in each.get("polls", []) if concurrency >= least]
             rounds = [own for least, own in each.get("rounds", []) if lengths[1] >= least]

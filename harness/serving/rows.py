@@ -117,7 +117,8 @@ def _row(row: dict[str, str]) -> ServedRow:
     lengths = (int(row["isl"]), int(row["osl"]))
     theirs = row["origin"].startswith("Inference")
     sharing = Sharing(layout["tp"], layout["attention_dp"])
-    started = launched(engine, family, gpu, dtype, lengths, concurrency, sharing) if theirs else Launched()
+    asked = (engine, family, gpu, dtype, lengths, concurrency, sharing, row["measured_date"])
+    started = launched(*asked) if theirs else Launched()
     return ServedRow(
         source=row["origin"].split(" run ")[0],
         gpu=gpu,

@@ -55,6 +55,9 @@ def test_how_engines_were_started() -> None:
     assert launched("sglang", "deepseek", "b200", "fp8", (1024, 1024), 8.0).polls == 10
     assert launched("sglang", "deepseek", "b200", "fp8", (1024, 1024), 16.0).polls == 30
     assert launched("vllm", "llama-70b", "h100", "fp8", (1024, 1024), 16.0) == Launched()
+    dates = ("2026-03-28", "2026-04-03")
+    before, since = (launched("vllm", "minimax", "b200", "fp8", (1024, 1024), 64.0, measured=date) for date in dates)
+    assert (before, since) == (Launched(), Launched("fp8", 2048))
     held = {
         tp: launched("trtllm", "llama-70b", "h200", "fp8", (1024, 1024), 16.0, Sharing(tp)).hold for tp in (1, 4, 8)
     }
