@@ -154,6 +154,8 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
         price=prices.get(clusters[0]),
         launched=launched,
     )
+    if given["written"] is not None:
+        tool(given["written"]).check(one)  # before a search whose best plan would have no file
     return [replace(one, cluster=load_cluster(name), place=name, price=prices.get(name)) for name in clusters]
 
 

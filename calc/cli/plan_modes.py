@@ -25,15 +25,20 @@ from calc.workers.workers import Workers
 
 
 def print_launch(best: Plan, tool: Tool, fmt: str, tokens: float | None = None, wider: Beyond | None = None) -> None:
-    """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr, and what the file
-    lacks of a better plan of the tool's stack (wider)."""
-    text = tool.write(Launch(best.question, best.run))
+    """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr, what the file leaves
+    to the program, and what it lacks of a better plan of the tool's stack (wider)."""
+    launch = Launch(best.question, best.run)
+    text, left = tool.write(launch), tool.left(launch)
     if fmt == "json":
         record = record_of(best, best, tokens) | {"tool": tool.name, "version": tool.version, "launch": text}
+        record["left_to_program"] = left
         better = None if wider is None else record_of(wider.plan, wider.plan, tokens) | {"lacks": list(wider.lacks)}
         emit([record | {"beyond": better}], [], fmt)
         return
     click.echo(f"note: {tool.name} {tool.version}: {_one_line(best)}", err=True)
+    if left:
+        told = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in left.items())
+        remark(f"a file of {tool.name} leaves to the program what this plan rests on: {told}")
     if wider is not None:
         remark(f"{held_by_none(wider, tool.name)}; {best.value / wider.plan.value - 1:.1%} better by it")
     click.echo(text, nl=False)

@@ -82,10 +82,30 @@ def stage_lengths(
     return given
 
 
-def accounted_stages(n_layers: int, pp: int) -> tuple[int, ...]:
-    """Layers of every stage where embedding and head count as one each, as Megatron-Core's two flags have them."""
-    each = (n_layers + ENDS) // pp
-    return (each - 1, *(each for _ in range(pp - ENDS)), each - 1)
+def dealt_pieces(n_layers: int, pieces: int, embedding: int = 0, loss: int = 0) -> tuple[int, ...]:
+    """Layers of every piece where embedding and loss count as so many and earlier pieces get what is left over, as
+    launchers deal them: Megatron-Core, which takes no rest, and torchtitan. Errors: Refused for more pieces than there
+    is to deal, and for ends that count for more than a piece has."""
+    each, over = divmod(n_layers + embedding + loss, pieces)
+    if max(embedding, loss, 1) > each:
+        raise Refused("pieces of stages", f"at most {n_layers:,}, with room for embedding and head", pieces)
+    dealt = [each + (piece < over) for piece in range(pieces)]
+    dealt[0] -= embedding
+    dealt[-1] -= loss
+    return tuple(dealt)
+
+
+def between_ends(n_layers: int, pp: int, first: int | None, last: int | None) -> tuple[int, ...]:
+    """Layers of every stage where those of the first or the last are said and the others have as many each
+    (Megatron-Core's num_layers_in_first_pipeline_stage and its like). Errors: Refused where that does not come out."""
+    said = [n for n in (first, last) if n is not None]
+    left, stages = n_layers - sum(said), pp - len(said)
+    each = left // stages if stages > 0 else 0
+    if stages < 0 or left != each * stages or (stages and each < 1):
+        expected = f"{n_layers} layers, of which {max(stages, 0)} stages between them have as many each"
+        raise Refused("layers of the first and the last stage", expected, " and ".join(map(str, said)))
+    middle = (each,) * stages
+    return (*((first,) if first is not None else ()), *middle, *((last,) if last is not None else ()))
 
 
 def whole_stages_in(n_layers: Any, pp: Any, interleave: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.memory.condition import divides
 from calc.memory.conditions import conditions
-from calc.memory.stage_lengths import ENDS, further_modules
+from calc.memory.stage_lengths import ENDS, full_pieces, further_modules, lighter_ends
 from calc.plan.launchers import Launcher
 from calc.plan.layouts import cut_in_pieces
 from calc.plan.question import Question
@@ -78,13 +78,15 @@ def _cut(question: Question, columns: Mapping[str, Any], run: Run) -> Column:
         return pieces > 0
     every, further = run.checkpoint_every, further_modules(question.spec, run)
     alike = even(layers, pieces * every)
+    if question.launcher.stages == "by layers":
+        return (columns["pp"] == 1) | (dealt_by_layers(layers, columns["pp"], columns["interleave"]) & (further == 0))
     if not further:
         alike = alike | ((columns["interleave"] > 1) & even(layers + ENDS, pieces * every))
-    if question.launcher.stages == "layouts" and every == 1:
-        return alike | ((columns["pp"] > 1) & cut_in_pieces(layers, columns["pp"], columns["interleave"], further))
-    if question.launcher.stages in ("even", "layouts"):
+    if every > 1:
         return alike
-    return (columns["pp"] == 1) | cut_by_layers(layers, pieces) | cut_by_layers(layers + ENDS, pieces)
+    if further and question.launcher.modules == "ends":
+        return alike | ends_alone(layers, columns["pp"], columns["interleave"], further)
+    return alike | ((columns["pp"] > 1) & cut_in_pieces(layers, columns["pp"], columns["interleave"], further))
 
 
 def even(layers: int, pieces: Any) -> Any:
@@ -92,9 +94,17 @@ def even(layers: int, pieces: Any) -> Any:
     return layers % pieces == 0
 
 
-def cut_by_layers(layers: int, pieces: Any) -> Any:
-    """Whether a number of layers a piece gives as many pieces: 32 layers of 3 are 11 pieces, and none gives 12."""
-    return -(-layers // -(-layers // pieces)) == pieces
+def dealt_by_layers(layers: int, pp: Any, interleave: Any) -> Any:
+    """Whether torchtitan deals layers as a plan has them: stages of one piece always, others where all pieces but the
+    first or the last are as long."""
+    pieces = pp * interleave
+    return (interleave == 1) | full_pieces(layers, pieces) | lighter_ends(layers, pp, interleave)
+
+
+def ends_alone(layers: int, pp: Any, interleave: Any, further: int) -> Any:
+    """Whether stages hold one piece each, of which the first and the last alone are shorter."""
+    shorter = full_pieces(layers, pp) | lighter_ends(layers, pp, interleave, further)
+    return (pp > 1) & (interleave == 1) & shorter
 
 
 def _launched(launcher: Launcher, run: Run, columns: Mapping[str, Any]) -> Column:
@@ -105,4 +115,6 @@ def _launched(launcher: Launcher, run: Run, columns: Mapping[str, Any]) -> Colum
     for name, column in columns.items():
         if name in launcher.only:
             holds &= np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
+    if launcher.narrow_zero is not None and run.usual_optimizer == "adamw-bf16":
+        holds &= np.isin(columns["zero"], launcher.narrow_zero) | alone
     return holds & launcher.cuts(columns["tp"], columns["ep"], run.expert_pieces)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.stage_lengths import ENDS, accounted_stages, modules_of, stage_lengths
+from calc.memory.stage_lengths import between_ends, dealt_pieces, modules_of, stage_lengths
 from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Plan
-from calc.plan.export.launch import Read
+from calc.plan.export.launch import Division, Read
 from calc.plan.objective import Objective, weight_of
 from calc.plan.pieces import parts
 from calc.plan.question import Question
@@ -25,8 +25,8 @@ def question_of(question: Question, read: Read) -> Question:
     Errors: Refused for modules that predict further tokens in another number than the model has.
     """
     modules = modules_of(question.spec)
-    if read.further not in (0, modules):
-        raise Refused("modules for further tokens", str(modules), read.further)
+    if read.division.further not in (0, modules):
+        raise Refused("modules for further tokens", str(modules), read.division.further)
     gpus = question.gpus if read.gpus is None else (read.gpus,)
     recipe, sequences = read.words.get("recipe"), read.sequences
     if sequences is None and read.each is not None:
@@ -43,48 +43,67 @@ def question_of(question: Question, read: Read) -> Question:
 
 def _of_all(read: Read) -> dict[str, Any]:
     """What a file says that holds of every plan compared with its own: its modules, and the optimizer."""
-    found: dict[str, Any] = {"mtp": True} if read.further else {}
+    found: dict[str, Any] = {"mtp": True} if read.division.further else {}
     return found | {name: read.words[name] for name in ("optimizer",) if name in read.words}
 
 
 def words_of(question: Question, read: Read) -> dict[str, Any]:
     """The words of a launch file's plan, for `plan_of`. Errors: Refused for pieces that do not make stages, and for a
     number of checkpointed layers that is no part of a piece's, or of layers on the host that are not all but one."""
-    layers, words = question.spec.n_layers + read.ends, dict(read.words)
+    words = dict(read.words)
     if read.waiting not in (None, question.spec.n_layers - 1):
         expected = f"all but the last, {question.spec.n_layers - 1}: what fewer keep is not described"
         raise Refused("layers whose activations are on the host", expected, read.waiting)
-    if read.piece:
-        pieces = -(-layers // read.piece)
-        if pieces % words["pp"]:
-            raise Refused("layers of a piece of a stage", f"as many pieces as pp = {words['pp']} divides", read.piece)
-        words["interleave"] = pieces // words["pp"]
-    elif read.layout is not None:
-        words["interleave"] = read.layout.pieces
-        words |= _stages(question.spec, words, read.layout.stages, read.further)
-    elif read.ends == ENDS and words["pp"] > 1:
-        words |= _stages(question.spec, words, accounted_stages(question.spec.n_layers, words["pp"]), read.further)
+    if words.get("pp", 1) > 1:
+        words |= _divided(question.spec, words, read.division)
     if read.checkpointed:
-        pieces = words["pp"] * words.get("interleave", 1)
-        if read.layout is not None and (layers % pieces or "stages" in words):
-            raise Refused("checkpointed layers", "all, where pieces of stages are not alike", read.checkpointed)
-        in_piece = -(-layers // pieces)
-        if in_piece % read.checkpointed:
-            raise Refused("checkpointed layers", f"a divisor of a piece's {in_piece:,}", read.checkpointed)
-        words["checkpoint_every"] = in_piece // read.checkpointed
+        words["checkpoint_every"] = _every(question.spec, words, read.division, read.checkpointed)
     return words
 
 
-def _stages(spec: ModelSpec, words: Mapping[str, Any], stages: tuple[int, ...], further: int) -> dict[str, Any]:
-    """Layers of a file's stages, where they are not those that a plan has of itself with so many modules for further
-    tokens.
+def _divided(spec: ModelSpec, words: Mapping[str, Any], said: Division) -> dict[str, Any]:
+    """Pieces of a stage, and layers of a file's stages where they are not those that a plan has of itself with so many
+    modules for further tokens.
 
-    Errors: Refused for another number of layers than the model's.
+    Errors: Refused for another number of layers than the model's, and for pieces that do not make stages or that the
+    tool does not make.
     """
-    if sum(stages) != spec.n_layers:
-        raise Refused("layers of all stages", str(spec.n_layers), sum(stages))
-    usual = stage_lengths(spec.n_layers, words["pp"], words.get("interleave", 1), further)
-    return {} if stages == usual else {"stages": stages}
+    layers, pp = spec.n_layers, words["pp"]
+    held = words.get("interleave", 1)
+    if said.piece:
+        pieces = -(-(layers + said.embedding + said.loss) // said.piece)
+        if pieces % pp:
+            raise Refused("layers of a piece of a stage", f"as many pieces as pp = {pp} divides", said.piece)
+        held = pieces // pp
+    if said.layout is not None:
+        held, stages = said.layout.pieces, said.layout.stages
+    elif said.first is not None or said.last is not None:
+        stages = between_ends(layers, pp, said.first, said.last)
+        if any(stage % held for stage in stages):
+            raise Refused("layers of stages", f"multiples of {held} pieces", ",".join(map(str, stages)))
+    else:
+        ends = said.embedding + said.loss
+        if said.even and (layers + ends) % (pp * held):
+            raise Refused("layers of all stages", f"a multiple of {pp * held} pieces, unless they are laid out", layers)
+        pieces = dealt_pieces(layers, pp * held, said.embedding, said.loss)
+        stages = tuple(sum(pieces[stage::pp]) for stage in range(pp))
+    if sum(stages) != layers:
+        raise Refused("layers of all stages", str(layers), sum(stages))
+    usual = stage_lengths(layers, pp, held, said.further)
+    return {"interleave": held} | ({} if stages == usual else {"stages": stages})
+
+
+def _every(spec: ModelSpec, words: Mapping[str, Any], said: Division, checkpointed: int) -> int:
+    """Of how many layers one is checkpointed, where a file says how many of a piece are. Errors: Refused for a number
+    that is no part of all pieces."""
+    pieces = words.get("pp", 1) * words.get("interleave", 1)
+    layers = spec.n_layers + said.embedding + said.loss
+    if pieces > 1 and (layers % pieces or (said.layout is not None and "stages" in words)):
+        raise Refused("checkpointed layers", "all, where pieces of stages are not alike", checkpointed)
+    in_piece = layers // pieces
+    if in_piece % checkpointed:
+        raise Refused("checkpointed layers", f"a divisor of a piece's {in_piece:,}", checkpointed)
+    return in_piece // checkpointed
 
 
 def plan_of(question: Question, words: Mapping[str, Any], objective: Objective = "time") -> Plan:

@@ -14,15 +14,18 @@ from calc.spec.stack import stack_names
 LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
 USUAL = "pytorch"
 """The stack of a plan where none is said."""
-Stages = Literal["any", "even", "by layers", "layouts"]
+Stages = Literal["any", "by layers", "layouts"]
+Modules = Literal["layouts", "ends"]
 Experts = Literal["any", "cut", "whole"]
 
 
 class Launcher(NamedTuple):
     """One stack. recipes: its number formats. only: field of a Run -> the values that it can launch.
-    stages: how layers are cut into pieces: all alike, or told as the layers of a piece, where embedding and head count
-    as one layer each or not at all; or written out piece by piece. experts: whether tensor-parallel ranks cut routed
-    experts always, may have whole ones instead, or have whole ones wherever experts are spread."""
+    stages: how layers are cut into pieces: told as the layers of a piece, of which the first and the last may have
+    fewer; or written out piece by piece. modules: whether what is written out has modules that predict further tokens,
+    or the ends alone of stages that hold one piece are others beside them. experts: whether tensor-parallel ranks cut
+    routed experts always, may have whole ones instead, or have whole ones wherever experts are spread.
+    narrow_zero: the stages of ZeRO that go with moments in bf16; None: all."""
 
     name: str
     source: str
@@ -30,6 +33,8 @@ class Launcher(NamedTuple):
     only: Mapping[str, tuple[Any, ...]]
     stages: Stages = "any"
     experts: Experts = "any"
+    modules: Modules = "layouts"
+    narrow_zero: tuple[int, ...] | None = None
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
@@ -52,8 +57,9 @@ def launcher(name: str | None) -> Launcher:
     table = dict(known[name or USUAL])
     source, recipes = table.pop("source"), tuple(table.pop("recipes"))
     stages, experts = table.pop("stages", "any"), table.pop("experts", "any")
+    modules, narrow = table.pop("modules", "layouts"), table.pop("narrow_zero", None)
     only = {field: tuple(values) for field, values in table.items()}
-    return Launcher(name or USUAL, source, recipes, only, stages, experts)
+    return Launcher(name or USUAL, source, recipes, only, stages, experts, modules, narrow and tuple(narrow))
 
 
 @cache

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ import pytest
 
 import calc
 from calc.errors import Refused
+from calc.memory.stage_lengths import stage_lengths
+from calc.plan.checks import dealt_by_layers
 from calc.plan.command import predict_command
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
+from calc.plan.export.megatron_core import STAGES as STAGES_OF_MEGATRON
+from calc.plan.export.nemo import STAGES as STAGES_OF_NEMO
 from calc.plan.export.registry import TOOLS, tool
 from calc.plan.layouts import cut_in_pieces, layout_text, read_layout
 from calc.plan.planning import answer
@@ -202,6 +207,32 @@ def read(words):
             [sum(layer.name == "decoder" for piece in stage for layer in piece) for stage in found.layout],
             sum(layer.name == "mtp" for layer in found.flatten_layout)]
 """
+MEGATRON_STAGES = """
+from types import SimpleNamespace
+from megatron.core import parallel_state
+from megatron.core.transformer.transformer_block import get_num_layers_to_build
+NAMES = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
+         "num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage")
+def read(words):
+    layers, pp, pieces, *said = words
+    config = SimpleNamespace(num_layers=layers, pipeline_model_parallel_size=pp, pipeline_model_parallel_layout=None,
+                             **dict(zip(NAMES, said)))
+    parallel_state.set_pipeline_model_parallel_world_size(pp)
+    parallel_state.set_virtual_pipeline_model_parallel_world_size(pieces if pieces > 1 else None)
+    found = []
+    for rank in range(pp):
+        parallel_state.set_pipeline_model_parallel_rank(rank)
+        held = range(pieces) if pieces > 1 else [None]
+        found.append(sum(get_num_layers_to_build(config, piece) for piece in held))
+    return found
+"""
+TORCHTITAN_STAGES = """
+from torchtitan.distributed.pipeline_parallel import _generate_llm_fqn_per_model_part as deal
+def read(words):
+    pp, pieces, layers, first, last = words
+    parts = [sum(name.startswith("layers.") for name in part) for part in deal(pp * pieces, layers, first, last)]
+    return [sum(parts[stage::pp]) for stage in range(pp)]
+"""
 
 
 @pytest.mark.slow
@@ -287,6 +318,59 @@ def test_layouts_are_what_megatron_core_reads(further: int, fetched: Any) -> Non
     folder = fetched("megatron-core with modules for further tokens" if further else "megatron-core")
     found = parsed(folder, MEGATRON_CORE, cases)
     assert found == [[own.pieces, list(own.stages), own.further] for own in ours]
+
+
+def stage_flags(name: str, pp: int, pieces: int, said: list[Any]) -> str:
+    """Words of Megatron-Core or NeMo for stages. said: embedding, loss, and layers of the first and the last."""
+    if name == "nemo":
+        words, sizes = STAGES_OF_NEMO, "trainer.strategy.pipeline_model_parallel_size={} {}={}"
+        sizes = sizes.format(
+            pp, "trainer.strategy.virtual_pipeline_model_parallel_size", pieces if pieces > 1 else None
+        )
+        return " ".join([sizes, *(f"{word}={its}" for word, its in zip(words, said, strict=False))])
+    words = STAGES_OF_MEGATRON
+    flags = [word if its is True else f"{word} {its}" for word, its in zip(words, said, strict=False) if its]
+    flags += [f"--num-virtual-stages-per-pipeline-rank {pieces}"] * (pieces > 1)
+    return " ".join([f"--pipeline-model-parallel-size {pp}", *flags])
+
+
+@pytest.mark.slow
+def test_stages_of_flags_are_those_that_megatron_core_builds(fetched: Any) -> None:
+    """Llama 3.1 405B has 126 layers, DeepSeek-V3 61 and Qwen3 235B 94; modules for further tokens change no stage."""
+    models = {126: "llama-3.1-405b", 61: "deepseek-v3", 94: "qwen3-235b-a22b", 32: "llama-3-8b"}
+    ends, even = (True, True, None, None), (False, False, None, None)
+    cases = [
+        *([126, 16, 1, *ends], [126, 8, 2, *ends], [94, 8, 4, *ends], [32, 4, 2, *even], [94, 2, 1, *even]),
+        *([126, 127, 1, True, False, None, None], [61, 2, 1, False, True, None, None]),
+        *([61, 16, 1, False, False, 3, 2], [61, 8, 1, False, False, None, 5], [61, 2, 1, False, False, 30, None]),
+        [61, 6, 1, False, False, 11, None],
+    ]
+    theirs = parsed(fetched("megatron-core"), MEGATRON_STAGES, cases)
+    for (layers, pp, pieces, *said), stages in zip(cases, theirs, strict=True):
+        asked = replace(asked_of("megatron-core"), spec=calc.load_model(models[layers]), gpus=(pp,))
+        for name in ("megatron-core", "nemo"):
+            read = words_of(asked, tool(name).read(stage_flags(name, pp, pieces, said), "plan"))
+            assert list(stage_lengths(layers, pp, read["interleave"], given=read.get("stages"))) == stages
+            assert read["interleave"] == pieces
+
+
+@pytest.mark.slow
+def test_stages_of_options_are_those_that_torchtitan_deals(fetched: Any) -> None:
+    """Those that a plan was timed with: of every pipeline of 32 layers that its plans may have."""
+    own, cases, ours = tool("torchtitan"), [], []
+    asked = asked_of("torchtitan")
+    usual = Run(phase="training", mode="training", recipe="bf16-fsdp", zero=3, seq=4096)
+    for pp, pieces in product((2, 3, 4, 5, 6, 8, 11, 16), (1, 2, 3, 4)):
+        if pp * pieces > 32 or not dealt_by_layers(32, pp, pieces):
+            continue
+        text = own.write(Launch(asked, usual.changed(pp=pp, interleave=pieces, micro_batches=pp)))
+        read = own.read(text, "plan")
+        words = words_of(asked, read)
+        assert (words["interleave"], words.get("stages")) == (pieces, None)
+        cases.append([pp, pieces, 32, read.division.embedding, read.division.loss])
+        ours.append(list(stage_lengths(32, pp, pieces)))
+    assert len(cases) > 15
+    assert ours == parsed(fetched("torchtitan"), TORCHTITAN_STAGES, cases)
 
 
 def test_torchtitan_is_told_no_experts_that_tensor_ranks_cut() -> None:

@@ -66,8 +66,8 @@ def test_settings_of_sections_that_no_plan_has_are_told() -> None:
     assert not {"zero_optimization.stage", "activation_checkpointing.cpu_checkpointing"} & set(unread)
     document = {"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 8, "fsdp_config": FSDP}
     assert tool("accelerate").read(json.dumps(document), "fsdp.json").unread == ("fsdp_config.fsdp_min_num_params",)
-    told = f"{NEMO} trainer.strategy.num_layers_in_first_pipeline_stage=3"
-    assert tool("nemo").read(told, "plan").unread == ("trainer.strategy.num_layers_in_first_pipeline_stage",)
+    told = f"{NEMO} trainer.strategy.ckpt_async_save=False"
+    assert tool("nemo").read(told, "plan").unread == ("trainer.strategy.ckpt_async_save",)
 
 
 @pytest.mark.parametrize("version", [{}, {"fsdp_version": 1}])
@@ -80,13 +80,16 @@ def test_fsdp_of_the_first_version_is_refused(version: dict[str, int]) -> None:
 
 
 def test_words_of_nemo_are_read_and_not_only_found() -> None:
-    ends = "model.config.account_for_{}_in_pipeline_split"
-    for said, counted in (("False", 0), ("True", 2)):
-        words = " ".join(f"{ends.format(end)}={said}" for end in ("embedding", "loss"))
-        assert tool("nemo").read(f"{NEMO} {words}", "plan").ends == counted
+    ends = "account_for_{}_in_pipeline_split"
+    for said, counted in (("False", 0), ("True", 1)):
+        words = " ".join(f"trainer.strategy.{ends.format(end)}={said}" for end in ("embedding", "loss"))
+        division = tool("nemo").read(f"{NEMO} {words}", "plan").division
+        assert (division.embedding, division.loss) == (counted, counted)
+    with pytest.raises(Refused, match=r"expected trainer.strategy.account_for_loss_in_pipeline_split, which stands in"):
+        tool("nemo").read(f"{NEMO} model.config.{ends.format('loss')}=True", "plan")
     for said, recipe in (("None", "bf16-master"), ("null", "bf16-master"), ("hybrid", "fp8")):
         assert tool("nemo").read(f"{NEMO} trainer.plugins.fp8={said}", "plan").words["recipe"] == recipe
-    with pytest.raises(Refused, match=r"trainer\.plugins\.fp8: expected one of None, null, hybrid"):
+    with pytest.raises(Refused, match=r"trainer\.plugins\.fp8: expected one of .*hybrid"):
         tool("nemo").read(f"{NEMO} trainer.plugins.fp8=e4m3", "plan")
 
 
@@ -127,3 +130,29 @@ def test_what_is_read_and_not_described_is_refused() -> None:
         read(f"{start} --fine-grained-activation-offloading --offload-modules moe_act", "plan")
     with pytest.raises(Refused, match="cpu_offloading: expected False"):
         tool("nemo").read("trainer.strategy.tensor_model_parallel_size=1 model.config.cpu_offloading=True", "plan")
+
+
+def test_formats_and_optimizers_that_a_file_says() -> None:
+    """What a file says of moments and gradients is read or refused, whichever tool it is of."""
+    nemo = tool("nemo").read
+    assert nemo(f"{NEMO} trainer.plugins.grad_reduce_in_fp32=False", "plan").words["recipe"] == "bf16-zero"
+    for refused in ("optim.config.exp_avg_dtype=torch.bfloat16", "trainer.strategy.fsdp=megatron"):
+        with pytest.raises(Refused, match=refused.partition("=")[0].replace(".", r"\.")):
+            nemo(f"{NEMO} {refused}", "plan")
+    for its, ours in (({"type": "Adam"}, None), ({"type": "Lion"}, "lion"),
+                      ({"type": "AdamW", "params": {"torch_adam": True}}, "adamw-foreach")):  # fmt: skip
+        assert tool("deepspeed").read(deepspeed(optimizer=its), "ds.json").words.get("optimizer") == ours
+    with pytest.raises(Refused, match="optimizer: type: expected one of adam, adamw, lion"):
+        tool("deepspeed").read(deepspeed(optimizer={"type": "OneBitAdam"}), "ds.json")
+    with pytest.raises(Refused, match="bf16_optimizer_states: expected false"):
+        tool("deepspeed").read(deepspeed(bf16={"enabled": True, "bf16_optimizer_states": True}), "ds.json")
+
+
+def test_a_pipeline_s_schedule_is_read() -> None:
+    """torchtitan has two pieces a stage where a schedule of several says nothing of their layers."""
+    start = "--parallelism.tensor-parallel-degree 1 --parallelism.pipeline-parallel-degree 4"
+    for schedule, interleave in (("1F1B", 1), ("Interleaved1F1B", 2)):
+        text = f"{start} --parallelism.pipeline-parallel-schedule {schedule}"
+        assert tool("torchtitan").read(text, "plan").words["interleave"] == interleave
+    with pytest.raises(Refused, match="pipeline-parallel-schedule: expected one of 1F1B, Interleaved1F1B, GPipe"):
+        tool("torchtitan").read(f"{start} --parallelism.pipeline-parallel-schedule ZBVZeroBubble", "plan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,11 @@ from calc.errors import Refused
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import TOOLS, tool
+from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
 from calc.spec.clusters import load_cluster
+from calc.spec.run.precision import OPTIMIZER_BY_NAME
 
 START = "torchrun pretrain_gpt.py --micro-batch-size 1 --global-batch-size 16 --use-distributed-optimizer --bf16"
 NARROW = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"
@@ -85,10 +88,45 @@ def test_formats_that_a_file_does_not_say_are_not_written(name: str) -> None:
             tool(name).write(Launch(ASKED, run.changed(recipe=recipe)))
 
 
-def test_optimizers_that_flags_do_not_have_are_not_written() -> None:
-    read = tool("megatron-core").read(START, "plan")
-    run = plan_of(ASKED, words_of(ASKED, read)).run
-    with pytest.raises(Refused, match="optimizer: expected one of adamw, adamw-bf16"):
-        tool("megatron-core").write(Launch(ASKED, run.changed(optimizer="lion")))
+SAID = {
+    "accelerate": None,
+    "deepspeed": {"adamw", "adamw-foreach", "lion"},
+    "fsdp2": None,
+    "megatron-core": {"adamw", "adamw-bf16"},
+    "nemo": {"adamw"},
+    "torchtitan": {"adamw", "adamw-foreach", "adamw-bf16"},
+}
+"""Tool -> optimizers that its files can say; None: any, or none, as accelerate's, which leave that to the program."""
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_optimizers_are_written_and_read_or_refused(name: str) -> None:
+    """What a file does not say it leaves to the program, which is told."""
+    own = tool(name)
+    asked = replace(ASKED, recipes=own.recipes[:1], words={"stack": own.stack})
+    run = plan_of(asked, {"recipe": own.recipes[0], "zero": 3 if own.stack == "fsdp2" else 1, "dp": 8}).run
+    for optimizer in OPTIMIZER_BY_NAME:
+        saying = replace(asked, words={**asked.words, "optimizer": optimizer})
+        launch = Launch(saying, run.changed(optimizer=optimizer))
+        if SAID[name] is not None and optimizer not in SAID[name]:
+            with pytest.raises(Refused, match="optimizer: expected "):
+                own.check(saying)
+            with pytest.raises(Refused, match="optimizer: expected "):
+                own.write(launch)
+            continue
+        own.check(saying)
+        read = own.read(own.write(launch), "plan")
+        assert read.unread == ()
+        left = own.left(launch)
+        assert ("optimizer" in left) == (name == "accelerate")
+        assert left.get("optimizer", read.words.get("optimizer", "adamw")) == optimizer
+
+
+def test_moments_in_bf16_that_every_rank_has_whole() -> None:
+    """Megatron-Core's precision-aware optimizer is a distributed one: no such plan is listed, or written."""
+    asked = replace(ASKED, words={**ASKED.words, "optimizer": "adamw-bf16"}, fixed={"zero": 0, "dp": 8})
+    assert not answer([asked], top=1).plans
+    assert answer([replace(asked, words=ASKED.words)], top=1).plans
+    run = plan_of(ASKED, {"recipe": "bf16-master"}).run
     with pytest.raises(Refused, match="zero: expected 1 or more with moments in bf16"):
         tool("megatron-core").write(Launch(ASKED, run.changed(optimizer="adamw-bf16", zero=0)))

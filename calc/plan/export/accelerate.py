@@ -82,4 +82,15 @@ def _read(text: str, where: str) -> Read:
 
 
 NAMES = (*KNOWN, *(f"fsdp_config.{name}" for name in FSDP))
-ACCELERATE = Tool("accelerate", "1.15.0", SOURCE, "fsdp2", "fsdp2-alone", ("bf16-fsdp",), _write, _read, NAMES)
+ACCELERATE = Tool(
+    "accelerate",
+    "1.15.0",
+    SOURCE,
+    "fsdp2",
+    "fsdp2-alone",
+    ("bf16-fsdp",),
+    _write,
+    _read,
+    NAMES,
+    leaves=("seq", "batch", "micro_batches", "optimizer"),
+)

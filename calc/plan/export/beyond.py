@@ -46,16 +46,14 @@ def beyond(
     if not found.plans or (own.plans and own.plans[0].value < found.plans[0].value * (1 + WORTH)):
         return None
     best = found.plans[0]
-    return Beyond(best, tuple(_lacks(best.run, best.question.spec.n_layers, tool)))
+    return Beyond(best, tuple(_lacks(best.run, tool)))
 
 
-def _lacks(run: Run, n_layers: int, tool: Tool) -> Iterator[str]:
+def _lacks(run: Run, tool: Tool) -> Iterator[str]:
     its = launcher(tool.launcher)
     for name in its.only:
         value = getattr(run, name)
         if not its.takes(name, value) and not (name == "zero" and run.dp * run.cp == 1):
             yield f"{name} {value}"
-    if its.stages == "even" and n_layers % (run.pp * run.interleave):
-        yield "stages whose pieces are not alike"
     if not its.cuts(run.tp, run.ep, run.expert_pieces):
         yield f"expert_tp {run.expert_pieces}"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, unread_within, whole
+from calc.plan.export.launch import Launch, Read, Tool, one_of, unread_within, whole
 from calc.plan.launchers import launcher
 from calc.reading.files import parse_json
 
@@ -17,8 +17,12 @@ KNOWN = (
     "bf16",
     "zero_optimization",
     "activation_checkpointing",
+    "optimizer",
 )
-
+OPTIMIZERS = {"adamw": "AdamW", "adamw-foreach": "AdamW", "lion": "Lion"}
+"""Optimizer -> its type, where DeepSpeed has one; torch_adam is PyTorch's own, with its temporaries."""
+NARROW = ("bf16_master_weights_and_grads", "bf16_optimizer_states")
+"""Of bf16: formats in which no recipe here has a copy of the weights and moments."""
 
 ZERO = ("stage", "overlap_comm", "contiguous_gradients", "reduce_scatter", "offload_optimizer", "offload_param")
 CHECKPOINTS = ("partition_activations", "cpu_checkpointing")
@@ -38,6 +42,10 @@ def _write(launch: Launch) -> str:
             "reduce_scatter": True,
         },
     }
+    # Without a learning rate, which is the program's to say: DeepSpeed takes an optimizer that it is given before this.
+    if "optimizer" in launch.question.words:
+        params = {"params": {"torch_adam": True}} if run.optimizer == "adamw-foreach" else {}
+        document["optimizer"] = {"type": OPTIMIZERS[run.usual_optimizer], **params}
     if run.checkpointing == "full":
         on_host = run.offload == "activations"
         document["activation_checkpointing"] = {"partition_activations": False, "cpu_checkpointing": on_host}
@@ -53,6 +61,9 @@ def _read(text: str, where: str) -> Read:
         raise Refused(where, "zero_optimization and bf16 as objects", "something else")
     if not precise.get("enabled"):
         raise Refused(f"{where}: bf16", "enabled: other formats are not described", precise)
+    for name in NARROW:
+        if precise.get(name):
+            raise Refused(f"{where}: {name}", "false: other formats of weights and moments are not described", True)
     for name in ("offload_optimizer", "offload_param"):
         its = zero.get(name)
         if isinstance(its, dict) and its.get("device", "none") != "none":
@@ -66,7 +77,7 @@ def _read(text: str, where: str) -> Read:
         "zero": whole(zero, "stage", where, 0, least=0),
         "recipe": "bf16-zero",
     }
-    words |= _checkpointing(found, where)
+    words |= _checkpointing(found, where) | _optimizer(found, where)
     sequences = whole(found, "train_batch_size", where)
     if sequences is not None and sequences % each:
         raise Refused(
@@ -74,7 +85,22 @@ def _read(text: str, where: str) -> Read:
         )
     unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "zero_optimization", ZERO))
     unread += unread_within(found, "activation_checkpointing", CHECKPOINTS)
+    unread += unread_within(found, "bf16", ("enabled", *NARROW))
     return Read(words, sequences, None if sequences is None else sequences // each, unread, each=each)
+
+
+def _optimizer(found: dict[str, Any], where: str) -> dict[str, Any]:
+    """What updates the weights, where the file says it. Errors: Refused for others than are described."""
+    its = found.get("optimizer")
+    if its is None:
+        return {}
+    if not isinstance(its, dict) or not isinstance(its.get("params", {}), dict):
+        raise Refused(f"{where}: optimizer", "an object with a type", its)
+    known = {"adam": "adamw", "adamw": "adamw", "lion": "lion"}
+    name = one_of({"type": str(its.get("type")).lower()}, "type", known, "", f"{where}: optimizer")
+    if name == "adamw" and its.get("params", {}).get("torch_adam"):
+        name = "adamw-foreach"
+    return {} if name == "adamw" else {"optimizer": name}
 
 
 def _checkpointing(found: dict[str, Any], where: str) -> dict[str, Any]:
@@ -95,5 +121,15 @@ NAMES = (
     *(f"activation_checkpointing.{name}" for name in CHECKPOINTS),
 )
 DEEPSPEED = Tool(
-    "deepspeed", "0.19.8", launcher("deepspeed").source, "deepspeed", "deepspeed", ("bf16-zero",), _write, _read, NAMES
+    "deepspeed",
+    "0.19.8",
+    launcher("deepspeed").source,
+    "deepspeed",
+    "deepspeed",
+    ("bf16-zero",),
+    _write,
+    _read,
+    NAMES,
+    tuple(OPTIMIZERS),
+    ("seq", "optimizer"),
 )

@@ -6,8 +6,9 @@ import ast
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, torchrun, whole
+from calc.plan.export.launch import Launch, Read, Tool, one_of, torchrun, whole
 from calc.plan.launchers import launcher
+from calc.spec.run.training import CHECKPOINTING, optimizer_names
 
 TEMPLATE = '''"""Spreads a model as planned. Start the training program with: {start}"""
 
@@ -21,6 +22,7 @@ MICRO_BATCH = {batch}
 MICRO_BATCHES = {micro_batches}
 RESHARD_AFTER_FORWARD = {reshard}
 CHECKPOINTING = "{checkpointing}"
+OPTIMIZER = "{optimizer}"
 
 
 def spread(model, layers, device="cuda"):
@@ -46,6 +48,7 @@ def _write(launch: Launch) -> str:
         micro_batches=run.micro_batches_a_step,
         reshard=run.zero == 3,
         checkpointing=run.checkpointing,
+        optimizer=run.usual_optimizer,
         wrapped="\n        checkpoint(layer)" if full else "",
     )
 
@@ -58,7 +61,10 @@ def _read(text: str, where: str) -> Read:
     gpus, batch, steps = (whole(found, name, where, 1) for name in ("GPUS", "MICRO_BATCH", "MICRO_BATCHES"))
     words: dict[str, Any] = {"batch": batch, "micro_batches": steps, "recipe": "bf16-fsdp"}
     words |= {"zero": 3 if found.get("RESHARD_AFTER_FORWARD") is not False else 2}
-    words["checkpointing"] = str(found.get("CHECKPOINTING", "none"))
+    words["checkpointing"] = one_of(found, "CHECKPOINTING", {name: name for name in CHECKPOINTING}, "none", where)
+    optimizers = {name: name for name in optimizer_names()}
+    if (optimizer := one_of(found, "OPTIMIZER", optimizers, "adamw", where)) != "adamw":
+        words["optimizer"] = optimizer
     if "SEQUENCE" in found:
         words["seq"] = whole(found, "SEQUENCE", where)
     return Read(words, batch * steps * gpus, gpus, ())

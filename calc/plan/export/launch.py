@@ -37,23 +37,35 @@ class Launch(NamedTuple):
         return min(int(self.run.gpus), self.question.cluster.node)
 
 
+class Division(NamedTuple):
+    """How a launch file divides layers among stages. piece: layers of a piece of a stage, where it says so many and not
+    how many pieces a stage has. embedding, loss: layers that they count for. first, last: layers of those stages, where
+    it says so. layout: where all pieces are written out. further: modules that predict further tokens. even: whether
+    all pieces must have as many, with embedding and loss."""
+
+    piece: int | None = None
+    embedding: int = 0
+    loss: int = 0
+    first: int | None = None
+    last: int | None = None
+    layout: Layout | None = None
+    further: int = 0
+    even: bool = True
+
+
 class Read(NamedTuple):
     """What a launch file says of a plan. words: fields of a Run. sequences: of a step. gpus: where it says how many.
-    unread: its settings that no plan has. piece: layers of a piece of a stage, where the file says so many and not how
-    many pieces a stage has. ends: layers that embedding and head count for in it. checkpointed: layers of a piece that
-    are, where the file says so many. layout: where all pieces are written out. further: modules that predict further
-    tokens. waiting: layers whose activations wait on the host, where the file says so many. each: sequences of a
-    data-parallel rank in a step, where the file says so many and there are no other ranks."""
+    unread: its settings that no plan has. division: of layers among stages, where it speaks of stages. checkpointed:
+    layers of a piece that are, where the file says so many. waiting: layers whose activations wait on the host, where
+    the file says so many. each: sequences of a data-parallel rank in a step, where the file says so many and there are
+    no other ranks."""
 
     words: Mapping[str, Any]
     sequences: int | None
     gpus: int | None
     unread: tuple[str, ...]
-    piece: int | None = None
-    ends: int = 0
+    division: Division = Division()
     checkpointed: int | None = None
-    layout: Layout | None = None
-    further: int = 0
     waiting: int | None = None
     each: int | None = None
 
@@ -61,7 +73,9 @@ class Read(NamedTuple):
 class Tool(NamedTuple):
     """One tool. version, source: what its fields are held to. stack: whose time its plans have. launcher: what it can
     launch, by the names of calc/data/launchers.toml. recipes: formats that its files say. text_of: a plan's file.
-    known: names of the settings that are read of its files."""
+    known: names of the settings that are read of its files. optimizers: those that its files can say; None: any, or
+    none where `leaves` has it. leaves: fields of a Run that its files leave to the user's program. further: whether
+    they speak of modules that predict further tokens."""
 
     name: str
     version: str
@@ -72,12 +86,40 @@ class Tool(NamedTuple):
     text_of: Callable[[Launch], str]
     read: Callable[[str, str], Read]
     known: tuple[str, ...]
+    optimizers: tuple[str, ...] | None = None
+    leaves: tuple[str, ...] = ()
+    further: bool = False
+
+    def check(self, question: Question) -> None:
+        """Errors: Refused for what is asked of all plans and no file of this tool can say."""
+        recipe = question.fixed.get("recipe")
+        for each in question.recipes if recipe is None else (recipe,):
+            self._has_words("recipe", each, self.recipes)
+        if (optimizer := question.words.get("optimizer")) is not None:
+            self._has_words("optimizer", optimizer, self.optimizers)
+        self._has_modules(bool(question.words.get("mtp")))
 
     def write(self, launch: Launch) -> str:
         """A plan's file. Errors: Refused for number formats and other settings that it has no words for."""
-        if launch.run.recipe not in self.recipes:
-            raise Refused("recipe", f"one of {', '.join(self.recipes)} in files of {self.name}", launch.run.recipe)
+        run = launch.run
+        self._has_words("recipe", run.recipe, self.recipes)
+        self._has_words("optimizer", run.usual_optimizer, self.optimizers)
+        self._has_modules(bool(run.mtp) and launch.question.spec.mtp is not None)
         return self.text_of(launch)
+
+    def _has_words(self, field: str, value: str, known: Collection[str] | None) -> None:
+        if known is not None and value not in known:
+            raise Refused(field, f"one of {', '.join(known)} in files of {self.name}", value)
+
+    def _has_modules(self, asked: bool) -> None:
+        if asked and not self.further:
+            raise Refused("mtp", f"none in files of {self.name}, which have no words for further tokens", "given")
+
+    def left(self, launch: Launch) -> dict[str, Any]:
+        """What a plan's file leaves to the user's program, by the names of a Run's fields."""
+        run = launch.run.changed(optimizer=launch.run.usual_optimizer)
+        said = "optimizer" in launch.question.words and self.optimizers is not None
+        return {name: getattr(run, name) for name in self.leaves if name != "optimizer" or not said}
 
 
 def meant(name: str, known: Collection[str]) -> str:

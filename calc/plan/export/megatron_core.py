@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.stage_lengths import further_modules, lighter_ends
+from calc.memory.stage_lengths import further_modules
 from calc.plan.export.launch import (
     Launch,
     Read,
@@ -21,9 +21,9 @@ from calc.plan.export.launch import (
     values_of,
     whole,
 )
-from calc.plan.export.megatron_formats import AWARE, FORMATS, format_options, read_formats
+from calc.plan.export.megatron_formats import AWARE, FORMATS, OPTIMIZERS, format_options, read_formats
+from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
-from calc.plan.layouts import layout_text, read_layout
 
 SIZES = {
     "--tensor-model-parallel-size": "tp",
@@ -35,9 +35,15 @@ SIZES = {
     "--num-virtual-stages-per-pipeline-rank": "interleave",
 }
 """Flag -> field of a Run."""
-ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
-LAYOUT = "--pipeline-model-parallel-layout"
-FURTHER = "--mtp-num-layers"
+STAGES = StageWords(
+    embedding="--account-for-embedding-in-pipeline-split",
+    loss="--account-for-loss-in-pipeline-split",
+    first="--decoder-first-pipeline-num-layers",
+    last="--decoder-last-pipeline-num-layers",
+    layout="--pipeline-model-parallel-layout",
+    further="--mtp-num-layers",
+)
+IN_PIECE = "--num-layers-per-virtual-pipeline-stage"
 PIECES = "--expert-tensor-parallel-size"
 WAITING = "--cpu-offloading-num-layers"
 MODULES = "--recompute-modules"
@@ -48,19 +54,13 @@ RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
 def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     run = launch.run
-    layers, pieces = launch.question.spec.n_layers, run.pp * run.interleave
-    further = further_modules(launch.question.spec, run)
-    # Where layers alone do not come out even, embedding and head count as one each, or all pieces are written out, as
-    # they are where modules for further tokens count too.
-    ends = run.stages is None and not further and bool(lighter_ends(layers, run.pp, run.interleave))
-    written = run.pp > 1 and not ends and (layers % pieces != 0 or run.stages is not None)
+    spec = launch.question.spec
+    stages = told(spec, run, STAGES)
     for flag, field in SIZES.items():
-        if field != "interleave" or (run.interleave > 1 and not written):
+        if field != "interleave" or (run.interleave > 1 and stages.layout is None):
             yield flag, getattr(run, field)
     yield PIECES, run.expert_tp
-    yield from ((flag, ends) for flag in ENDS)
-    yield LAYOUT, layout_text(launch.question.spec, run) if written else None
-    yield FURTHER, further or None
+    yield from stages.settings(STAGES, further_modules(spec, run))
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
     on_host = run.offload == "optimizer"
@@ -70,7 +70,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--optimizer-cpu-offload", on_host
     yield "--optimizer-offload-fraction", run.offload_fraction if on_host else None
     yield "--overlap-cpu-optimizer-d2h-h2d", on_host
-    yield WAITING, launch.question.spec.n_layers - 1 if run.offload == "activations" else None
+    yield WAITING, spec.n_layers - 1 if run.offload == "activations" else None
     yield "--use-megatron-fsdp", run.zero == 3
     yield "--data-parallel-sharding-strategy", "optim_grads_params" if run.zero == 3 else None
     yield "--overlap-grad-reduce", run.zero > 0
@@ -115,24 +115,18 @@ def _read(text: str, where: str) -> Read:
         words["seq"] = seq
     gpus = _gpus(found, where)
     unread = tuple(name for name in found if name not in NAMES)
-    ends = sum(name in found for name in ENDS)
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "--recompute-method", "--recompute-num-layers", where)
-    sequences, further = whole(found, "--global-batch-size", where), whole(found, FURTHER, where, 0, least=0)
-    layout = None
-    if LAYOUT in found:
-        layout, ends = read_layout(found[LAYOUT], words["pp"], f"{where}: {LAYOUT}"), 0
-        if layout.further != further:
-            raise Refused(f"{where}: {LAYOUT}", f"as many m as {FURTHER} says: {further}", layout.further)
+    sequences = whole(found, "--global-batch-size", where)
+    division = read_stages(found, STAGES, words["pp"], found.__contains__, where, whole(found, IN_PIECE, where))
     waiting = whole(found, WAITING, where, least=0) or None
-    return Read(words, sequences, gpus, unread, None, ends, layers, layout, further, waiting)
+    return Read(words, sequences, gpus, unread, division, layers, waiting)
 
 
 RELATED = (
-    *ENDS,
-    LAYOUT,
-    FURTHER,
+    *STAGES[:-1],
+    IN_PIECE,
     PIECES,
     WAITING,
     "--global-batch-size",
@@ -205,4 +199,6 @@ MEGATRON_CORE = Tool(
     _write,
     _read,
     NAMES,
+    tuple(OPTIMIZERS.values()),
+    further=True,
 )

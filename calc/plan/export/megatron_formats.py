@@ -25,13 +25,9 @@ OPTIMIZERS = {"fp32": "adamw", "bf16": "adamw-bf16"}
 def format_options(run: Run) -> Iterator[tuple[str, Any]]:
     """The flags of a run's formats; what stands on the host asks for the precision-aware optimizer too.
 
-    Errors: Refused for an optimizer that Megatron-Core's flags have no formats for, and for narrow moments that each
-    rank has whole: the precision-aware optimizer is a distributed one.
+    Errors: Refused for narrow moments that each rank has whole: the precision-aware optimizer is a distributed one.
     """
-    name = run.usual_optimizer
-    narrow = name == "adamw-bf16"
-    if name not in OPTIMIZERS.values():
-        raise Refused("optimizer", f"one of {', '.join(OPTIMIZERS.values())} in Megatron-Core's flags", name)
+    narrow = run.usual_optimizer == "adamw-bf16"
     if narrow and run.zero == 0 and run.dp * run.cp > 1:
         raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
     yield AWARE, narrow or run.offload == "optimizer"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calc.errors import Refused
+from calc.memory.stage_lengths import further_modules
 from calc.plan.export.launch import Launch, Read, Tool, checkpointed, core_alone, one_of, recomputed, whole
+from calc.plan.export.megatron_stages import StageWords, read_stages, told
+from calc.plan.launchers import launcher
 
-SOURCE = (
-    "https://docs.nvidia.com/nemo-framework/user-guide/24.12/nemo-2.0/: MegatronStrategy, PreTrainingDataModule,"
-    " MegatronMixedPrecision, and recomputation of the model's TransformerConfig"
-)
 STRATEGY = "trainer.strategy"
 SIZES = {
     f"{STRATEGY}.tensor_model_parallel_size": "tp",
@@ -24,15 +24,35 @@ SIZES = {
 }
 PIECES = f"{STRATEGY}.expert_tensor_parallel_size"
 VIRTUAL = f"{STRATEGY}.virtual_pipeline_model_parallel_size"
-ENDS = ("model.config.account_for_embedding_in_pipeline_split", "model.config.account_for_loss_in_pipeline_split")
+IN_STRATEGY = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+STAGES = StageWords(
+    *(f"{STRATEGY}.{name}" for name in IN_STRATEGY),
+    first=f"{STRATEGY}.num_layers_in_first_pipeline_stage",
+    last=f"{STRATEGY}.num_layers_in_last_pipeline_stage",
+    layout=f"{STRATEGY}.pipeline_model_parallel_layout",
+    further="model.config.mtp_num_layers",
+    layouts_have_modules=False,
+)
+REPLACED = tuple(f"model.config.{name.removeprefix(f'{STRATEGY}.')}" for name in STAGES[:5])
+"""The same of the model's own configuration, in whose place MegatronStrategy puts what it says, or its defaults."""
 MODULES = "model.config.recompute_modules"
 NOT_DESCRIBED = ("model.config.cpu_offloading", "model.config.fine_grained_activation_offloading")
 FP8 = "trainer.plugins.fp8"
+WIDE_GRADIENTS = "trainer.plugins.grad_reduce_in_fp32"
+OPTIMIZER = "optim.config."
+DISTRIBUTED = f"{OPTIMIZER}use_distributed_optimizer"
+FORMATS = tuple(f"{OPTIMIZER}{name}_dtype" for name in ("exp_avg", "exp_avg_sq", "main_grads", "main_params"))
+FSDP = f"{STRATEGY}.fsdp"
 READ = (
     PIECES,
     VIRTUAL,
     MODULES,
     FP8,
+    WIDE_GRADIENTS,
+    DISTRIBUTED,
+    f"{OPTIMIZER}use_precision_aware_optimizer",
+    *FORMATS,
+    FSDP,
     f"{STRATEGY}.sequence_parallel",
     f"{STRATEGY}.ddp.use_distributed_optimizer",
     f"{STRATEGY}.ddp.overlap_grad_reduce",
@@ -49,22 +69,21 @@ TRUTH = {"True": True, "False": False}
 
 
 def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
-    run = launch.run
+    run, spec = launch.run, launch.question.spec
     yield "trainer.num_nodes", launch.nodes
     yield "trainer.devices", launch.per_node
     yield from ((name, getattr(run, field)) for name, field in SIZES.items())
-    if run.expert_tp is not None:
-        yield PIECES, run.expert_tp
+    yield PIECES, run.expert_tp
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
-    if run.pp > 1 and launch.question.spec.n_layers % (run.pp * run.interleave):
-        yield from ((name, True) for name in ENDS)
+    yield from told(spec, run, STAGES).settings(STAGES, further_modules(spec, run))
     yield f"{STRATEGY}.sequence_parallel", run.tp > 1 and run.divides_sequence
+    yield DISTRIBUTED, run.zero > 0
     yield f"{STRATEGY}.ddp.use_distributed_optimizer", run.zero > 0
     yield f"{STRATEGY}.ddp.overlap_grad_reduce", run.zero > 0
     yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero > 0
     yield "data.global_batch_size", launch.question.sequences
-    if run.recipe == "fp8":
-        yield FP8, "hybrid"
+    yield FP8, "hybrid" if run.recipe == "fp8" else None
+    yield WIDE_GRADIENTS, run.recipe != "bf16-zero"
     if run.checkpointing != "none":
         yield "model.config.recompute_granularity", run.checkpointing
     if run.checkpointing == "full":
@@ -74,22 +93,31 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
 
 
 def _write(launch: Launch) -> str:
-    return " \\\n  ".join(['nemo llm pretrain --factory "$RECIPE"', *(f"{k}={v}" for k, v in _settings(launch))]) + "\n"
+    said = (f"{name}={shlex.quote(str(value))}" for name, value in _settings(launch))
+    return " \\\n  ".join(['nemo llm pretrain --factory "$RECIPE"', *said]) + "\n"
+
+
+def _found(text: str, where: str) -> dict[str, str]:
+    """Setting -> value, without those that say nothing. Errors: Refused for text that is no command."""
+    try:
+        words = shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise Refused(where, f"a command ({error})", text[:40]) from None
+    pairs = (word.partition("=") for word in words if "=" in word)
+    return {name: value for name, _, value in pairs if value.lower() not in ("none", "null")}
 
 
 def _read(text: str, where: str) -> Read:
-    pairs = (word.partition("=") for word in text.replace("\\\n", " ").split() if "=" in word)
-    found = {name: value for name, _, value in pairs}
+    found = _found(text, where)
     if not any(name in found for name in SIZES):
         raise Refused(where, f"settings such as {STRATEGY}.tensor_model_parallel_size=8", text[:40])
     words: dict[str, Any] = {field: whole(found, name, where, 1) for name, field in SIZES.items() if field != "seq"}
     if (seq := whole(found, "data.seq_length", where)) is not None:
         words["seq"] = seq
-    if found.get(PIECES, "None") != "None" and (pieces := whole(found, PIECES, where)) != words["tp"]:
+    if (pieces := whole(found, PIECES, where)) not in (None, words["tp"]):
         words["expert_tp"] = pieces
-    if found.get(VIRTUAL, "None") != "None":
-        words["interleave"] = whole(found, VIRTUAL, where, 1)
-    words["zero"] = int(one_of(found, f"{STRATEGY}.ddp.use_distributed_optimizer", TRUTH, "False", where))
+    words["interleave"] = whole(found, VIRTUAL, where, 1)
+    words["zero"] = _zero(found, where)
     if words["tp"] > 1 and not one_of(found, f"{STRATEGY}.sequence_parallel", TRUTH, "False", where):
         words["sequence_parallel"] = False
     granularity = {"None": "none", "selective": "selective", "full": "full"}
@@ -100,17 +128,56 @@ def _read(text: str, where: str) -> Read:
     for name in NOT_DESCRIBED:
         if one_of(found, name, TRUTH, "False", where):
             raise Refused(f"{where}: {name}", "False: what it keeps on the host is not described", "True")
-    words["recipe"] = one_of(found, FP8, {"None": "bf16-master", "null": "bf16-master", "hybrid": "fp8"}, "None", where)
+    words["recipe"] = _recipe(found, where)
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
     gpus = None if nodes is None or each is None else nodes * each
     unread = tuple(sorted(found.keys() - set(NAMES)))
-    ends = sum(one_of(found, name, TRUTH, "False", where) for name in ENDS)
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "model.config.recompute_method", "model.config.recompute_num_layers", where)
     sequences = whole(found, "data.global_batch_size", where)
-    return Read(words, sequences, gpus, unread, ends=ends, checkpointed=layers)
+    for name in REPLACED:
+        if found.get(name, "False") != "False":
+            its = name.replace("model.config", STRATEGY)
+            raise Refused(f"{where}: {name}", f"{its}, which stands in its place", found[name])
+    division = read_stages(
+        found, STAGES, words["pp"], lambda name: one_of(found, name, TRUTH, "False", where), where, None
+    )
+    return Read(words, sequences, gpus, unread, division, layers)
 
 
-NAMES = (*SIZES, *ENDS, *READ, *NOT_DESCRIBED)
-NEMO = Tool("nemo", "24.12", SOURCE, "megatron-core", "nemo", ("bf16-master", "fp8"), _write, _read, NAMES)
+def _zero(found: Mapping[str, str], where: str) -> int:
+    """The optimizer's word stands in the place of that of gradients; recipes have it on. Errors: Refused for FSDP."""
+    if FSDP in found:
+        raise Refused(f"{where}: {FSDP}", "None: what it gathers and keeps is not described", found[FSDP])
+    usual = found.get(f"{STRATEGY}.ddp.use_distributed_optimizer", "True")
+    return int(one_of({DISTRIBUTED: usual, **found}, DISTRIBUTED, TRUTH, "True", where))
+
+
+def _recipe(found: Mapping[str, str], where: str) -> str:
+    """Errors: Refused for formats that no recipe here has."""
+    for name in FORMATS:
+        if found.get(name, "torch.float32").removeprefix("torch.") not in ("float32", "float", "fp32"):
+            raise Refused(f"{where}: {name}", "torch.float32: moments in other formats are not read", found[name])
+    fp8 = one_of(found, FP8, {"": False, "hybrid": True}, "", where)
+    if one_of(found, WIDE_GRADIENTS, TRUTH, "True", where):
+        return "fp8" if fp8 else "bf16-master"
+    if fp8:
+        raise Refused(f"{where}: {WIDE_GRADIENTS}", f"True beside {FP8}: no recipe has both", "False")
+    return "bf16-zero"
+
+
+NAMES = (*SIZES, *STAGES[:-1], *REPLACED, *READ, *NOT_DESCRIBED)
+NEMO = Tool(
+    "nemo",
+    "2.4.0",
+    launcher("nemo").source,
+    "megatron-core",
+    "nemo",
+    ("bf16-master", "bf16-zero", "fp8"),
+    _write,
+    _read,
+    NAMES,
+    optimizers=("adamw",),  # its command line takes no torch.dtype, of which moments in bf16 would be
+    further=True,
+)

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.checks import cut_by_layers
-from calc.plan.export.launch import Launch, Read, Tool, command, one_of, options_of, torchrun, whole
+from calc.memory.stage_lengths import dealt_pieces, in_pieces, piece_lengths, stage_lengths
+from calc.plan.export.launch import Division, Launch, Read, Tool, command, one_of, options_of, torchrun, whole
 from calc.plan.launchers import launcher
 from calc.sizes import is_exactly
+from calc.spec.run import Run
 
 CHECKPOINTING = {"none": "none", "selective-op": "selective", "full": "full"}
+OPTIMIZER = "--optimizer.implementation"
+OPTIMIZERS = {"adamw": "fused", "adamw-foreach": "foreach", "adamw-bf16": "fused_opt_states_bf16"}
+"""Optimizer -> how torchtitan runs AdamW, which its configurations have (components/optimizer/optimizer.py)."""
 RESHARD = {"always": 3, "never": 2}
 SIZES = {
     "--parallelism.tensor-parallel-degree": "tp",
@@ -20,6 +24,9 @@ SIZES = {
     "--parallelism.expert-parallel-degree": "ep",
 }
 """Option -> field of a Run."""
+SCHEDULE = "--parallelism.pipeline-parallel-schedule"
+PIECES = {"1F1B": 1, "Interleaved1F1B": 2, "GPipe": 1}
+"""Schedule -> pieces of a stage where nothing says how many layers one has."""
 LAYERS = "--parallelism.pipeline-parallel-layers-per-stage"
 LESS = tuple(f"--parallelism.pipeline-parallel-{each}-stage-less-layers" for each in ("first", "last"))
 """How many layers fewer the ends hold, for embedding and head; torchtitan's own default is one."""
@@ -32,10 +39,11 @@ READ = (
     "--parallelism.data-parallel-replicate-degree",
     "--parallelism.data-parallel-shard-degree",
     "--parallelism.fsdp-reshard-after-forward",
-    "--parallelism.pipeline-parallel-schedule",
+    SCHEDULE,
     "--parallelism.pipeline-parallel-microbatch-size",
     LAYERS,
     *LESS,
+    OPTIMIZER,
     "--compile.enable",
     "--training.disable-cuda-graphs",
     "--nnodes",
@@ -60,17 +68,35 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     for option, field in SIZES.items():
         yield option, getattr(run, field)
     if piped:
-        yield "--parallelism.pipeline-parallel-schedule", "Interleaved1F1B" if run.interleave > 1 else "1F1B"
+        yield SCHEDULE, "Interleaved1F1B" if run.interleave > 1 else "GPipe" if run.schedule == "gpipe" else "1F1B"
         yield "--parallelism.pipeline-parallel-microbatch-size", run.batch
-        layers, pieces = launch.question.spec.n_layers, run.pp * run.interleave
-        # Where layers alone do not make as many pieces, embedding and head count as one each.
-        end = 0 if cut_by_layers(layers, pieces) else 1
-        yield LAYERS, -(-(layers + 2 * end) // pieces)
-        yield from ((option, end) for option in LESS)
+        layers, *ends = _dealing(launch.question.spec.n_layers, run)
+        yield LAYERS, layers
+        yield from zip(LESS, ends, strict=True)
+    yield OPTIMIZER, OPTIMIZERS[run.usual_optimizer]
     yield "--compile.enable", True
     # Its parser refuses graphs beside a pipeline, and times are told without them.
     yield "--training.disable-cuda-graphs", True
     yield f"activation-checkpoint:{CHECKPOINTING[run.checkpointing]}", True
+
+
+def _dealing(n_layers: int, run: Run) -> tuple[int | None, int, int]:
+    """(layers of a piece, layers less in the first piece, in the last) by which torchtitan divides layers as a plan
+    does (distributed/pipeline_parallel.py of 0.3.0); None where stages hold one piece unasked.
+
+    Errors: Refused for stages that it does not deal.
+    """
+    wanted = piece_lengths(n_layers, run.pp, run.interleave)
+    if run.stages is not None:
+        wanted = in_pieces(stage_lengths(n_layers, run.pp, given=run.stages), run.interleave)
+    pieces, each = len(wanted), max(wanted)
+    for first, last in ((each - wanted[0], each - wanted[-1]), (0, 0)):
+        if max(first, last, 1) <= (n_layers + first + last) // pieces:
+            layers = -(-(n_layers + first + last) // pieces)
+            told = layers if -(-(n_layers + first + last) // layers) == pieces else None
+            if dealt_pieces(n_layers, pieces, first, last) == wanted and (told or run.interleave == 1):
+                return told, first, last
+    raise Refused("stages", "pieces that torchtitan deals: all as long but the first or the last", str(wanted)[1:40])
 
 
 def _write(launch: Launch) -> str:
@@ -99,17 +125,29 @@ def _read(text: str, where: str) -> Read:
     local = whole(found, "--training.local-batch-size", where, 8)
     piped = words["pp"] > 1
     words["batch"] = whole(found, "--parallelism.pipeline-parallel-microbatch-size", where, 1) if piped else local
-    piece = whole(found, LAYERS, where) if piped else None
-    ends = sum(whole(found, option, where, 1, least=0) for option in LESS) if piped else 0
+    division = _division(found, words, where) if piped else Division()
     modes = {f"activation-checkpoint:{theirs}": ours for ours, theirs in CHECKPOINTING.items()}
     words["checkpointing"] = next((ours for word, ours in modes.items() if word in text), "selective-op")
     if (seq := whole(found, "--training.seq-len", where)) is not None:
         words["seq"] = seq
     words["recipe"] = "bf16-fsdp"
+    updates = one_of(found, OPTIMIZER, {theirs: ours for ours, theirs in OPTIMIZERS.items()}, "fused", where)
+    if updates != "adamw":
+        words["optimizer"] = updates
     nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
     gpus = None if nodes is None or each is None else nodes * each
     unread = tuple(name for name in found if name not in NAMES)
-    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, piece, ends)
+    return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, division)
+
+
+def _division(found: dict[str, str], words: dict[str, Any], where: str) -> Division:
+    """How layers are dealt; schedule and pieces are set in words. Errors: Refused for a schedule without a time."""
+    schedule = found.get(SCHEDULE, "1F1B")
+    words["interleave"] = one_of(found, SCHEDULE, PIECES, "1F1B", where)
+    if schedule == "GPipe":
+        words["schedule"] = "gpipe"
+    ends = (whole(found, option, where, 1, least=0) for option in LESS)
+    return Division(whole(found, LAYERS, where), *ends, even=False)
 
 
 NAMES = (*SIZES, *READ)
@@ -123,4 +161,5 @@ TORCHTITAN = Tool(
     _write,
     _read,
     NAMES,
+    tuple(OPTIMIZERS),
 )
