@@ -16,13 +16,8 @@ DTYPE = "Of weights, as fp8 or int4:g128; in training the recipe, as --recipe."
 
 
 def memory_words(words: dict[str, Any]) -> dict[str, Any]:
-    """The words of a run whose memory is asked for: --dtype names the recipe of one that trains, for which its stack
-    has another, as where its time is asked for."""
-    if words.get("mode") == "inference":
-        return dict(words)
-    given = recipe_for(words, "--dtype")
-    stack = Run(mode="training", stack=given.get("stack")).stack
-    return given if stack is None else given | {"recipe": stack.recipe(given.get("recipe"))}
+    """The words of a run whose memory is asked for: --dtype names the recipe of one that trains."""
+    return dict(words) if words.get("mode") == "inference" else recipe_for(words, "--dtype")
 
 
 def memory_record(run: Run, spec: ModelSpec) -> dict[str, Any]:

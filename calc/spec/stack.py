@@ -120,10 +120,9 @@ class Stack(Node):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def recipe(self, named: str | None) -> str:
-        """The recipe that stands here for a general one, or for none that was named."""
-        general = named or "bf16-mixed"
-        return self.recipes.get(general, general)
+    def recipe(self, named: str) -> str:
+        """The recipe that stands here for a general one."""
+        return self.recipes.get(named, named)
 
     def computing(self, device: Device | None, experts: bool = False) -> float:
         """How many times as long a step's kernels take on a device as they do alone.

@@ -51,6 +51,13 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     """
 
     @model_validator(mode="after")
+    def _formats_of_its_stack(self) -> Self:
+        """For a general recipe, or none, that which the stack has in its place: here, for whoever asks what."""
+        if self.stack is not None:
+            object.__setattr__(self, "recipe", self.stack.recipe(self.recipe))
+        return self
+
+    @model_validator(mode="after")
     def _documents_apart(self) -> Self:
         if self.document is not None and self.execution == "eager":
             raise Refused("execution", "sdpa or compiled beside documents, where kernels hide no pairs", "eager")

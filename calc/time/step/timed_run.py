@@ -41,10 +41,9 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
         given["context"] = common_context([spec], None if is_array(seq) else seq)
     given = _spread(given)
     given["mode"] = "training" if trains else "inference"
-    stacked = Run(mode=given["mode"], stack=given.get("stack"))
-    stack = stacked.stack
-    if trains and stack is not None:
-        given["recipe"] = stack.recipe(given.get("recipe"))
+    stacked = Run(**{name: given[name] for name in ("mode", "stack", "recipe") if name in given})
+    if trains and stacked.stack is not None:
+        given["recipe"] = stacked.recipe
     given.setdefault("execution", stacked.usual_execution)
     if trains:
         given.setdefault("optimizer", usual_optimizer(given.get("recipe")))
