@@ -24,7 +24,7 @@ from calc.spec.run import Run
 def pipelined_by_torch(run: Run) -> bool:
     """Whether stages are those of torch.distributed.pipelining: of its stacks, and where no stack is named, but under
     DualPipe, which it does not have."""
-    torch = run.stack is None or run.stack.torch_pipelines
+    torch = run.stack is None or run.stack.pipelines == "torch"
     return torch and not is_exactly(run.pp, 1) and run.schedule != "dualpipe"
 
 

@@ -202,7 +202,7 @@ def _pieces(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     # Embedding and head may be pieces of their own, as Megatron-LM counts them.
     expected = f"at most {text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
     yield Condition("interleave", expected, stages, at_most, stages, spec.n_layers + 2)
-    if run.stack is not None and not run.stack.torch_pipelines and not is_exactly(run.interleave, 1):
+    if run.stack is not None and run.stack.pipelines == "megatron" and not is_exactly(run.interleave, 1):
         # Megatron-Core 0.13, core/pipeline_parallel/schedules.py: no rest smaller than the number of stages.
         passes, name = run.micro_batches_a_step, f"--stack {run.stack.name}"
         expected = f"a multiple of pp = {text(run.pp)} under {name} with pieces of stages"

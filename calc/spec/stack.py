@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
@@ -92,7 +92,9 @@ class Stack(Node):
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
     bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
-    torch_pipelines: whether stages are those of torch.distributed.pipelining, and hold what it holds between them.
+    pipelines: whose stages of a pipeline are: of `torch` (torch.distributed.pipelining), which holds what it holds
+        between them; of `megatron`, which frees that, and turns to the next piece of a stage after as many micro-batches
+        as there are stages; of its `own`, which frees it too and takes any number of them.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
     format. offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
     """
@@ -109,7 +111,7 @@ class Stack(Node):
     once_a_rank: bool = False
     bias_an_expert: bool = False
     product_an_expert: bool = False
-    torch_pipelines: bool = False
+    pipelines: Literal["torch", "megatron", "own"] = "megatron"
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
     offload: Offload | None = None

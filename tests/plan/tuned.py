@@ -12,7 +12,6 @@ from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.spec import Moe
 from calc.spec.clusters import load_cluster
-from calc.spec.stack import load_stack
 from tests.time.training_rows import TrainingRow, training_rows
 
 NEWEST = ("26.06", "26.08")
@@ -56,15 +55,11 @@ def question_of(row: TrainingRow) -> Question:
     ranks = math.prod(words.get(name, 1) for name in ("tp", "pp", "cp"))
     sequences = gpus // ranks * words.get("batch", 1) * words["micro_batches"]
     own = {name: words[name] for name in ("stack", "execution", "optimizer", "mtp") if name in words}
-    launched = None
-    if row.source == "Llama 3 405B":
-        # Meta's own pipeline, which frees what its stages give each other (arXiv:2407.21783, section 3.3.2).
-        launched, own["stack"] = own["stack"], load_stack(own["stack"]).model_copy(update={"torch_pipelines": False})
     cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
     experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
     bounds = {"batch": 8, "tp": 8, "cp": 4} if experts else {"batch": LARGEST}
     asked = row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,)
-    return Question(*asked, words=own, at_most=bounds, launched=launched)
+    return Question(*asked, words=own, at_most=bounds)
 
 
 def published(row: TrainingRow) -> dict[str, Any]:
