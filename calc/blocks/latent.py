@@ -15,6 +15,9 @@ from calc.trace.shard import COLUMN, ROW
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 
+UP = "mla_up_proj"
+"""The module that makes queries, keys and values of latents: their norms, the products behind them, and what turns."""
+
 
 def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroundings) -> Tensor:
     """Queries, latent, scores, values, output projection (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47).
@@ -28,12 +31,16 @@ def latent_attention(t: Trace, spec: Mla, x: Tensor, load: Load, around: Surroun
     heads, d_query = spec.n_heads, spec.d_nope + spec.d_shared
     q_latent = x
     if spec.q_rank is None:
-        q = t.linear("q_proj", x, heads * d_query, shard=COLUMN)
+        with t.module(UP):
+            q = t.linear("q_proj", x, heads * d_query, shard=COLUMN)
     else:
-        q_latent = t.norm("q_a_norm", spec.norm, t.linear("q_a_proj", x, spec.q_rank, bias=spec.bias))
-        q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
+        q_small = t.linear("q_a_proj", x, spec.q_rank, bias=spec.bias)
+        with t.module(UP):
+            q_latent = t.norm("q_a_norm", spec.norm, q_small)
+            q = t.linear("q_b_proj", q_latent, heads * d_query, shard=COLUMN)
     if spec.q_scale != 1.0:
-        q = t.scaled("q_scale", q)
+        with t.module(UP):
+            q = t.scaled("q_scale", q)
     q_rope, latent, k_rope = (_own if spec.kv == "own" else _borrowing)(t, spec, x, q, load, around)
     load = load.by_document
     twice_pairs = load.batch * heads * _twice_pairs(spec, load)
@@ -54,12 +61,13 @@ def _own(t: Trace, spec: Mla, x: Tensor, q: Tensor, load: Load, around: Surround
     """What turns of the queries, the new tokens' latents, and the part of their keys that heads share. Latents and keys
     are lent to later layers of this position that have none of their own."""
     small = t.linear("kv_a_proj", x, spec.kv_rank + spec.d_shared, bias=spec.bias)
-    latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
-    if spec.latent_scale != 1.0:
-        latent = t.scaled("latent_scale", latent)
     q_rope, k_rope = q.columns(spec.n_heads * spec.d_shared), small.columns(spec.d_shared)
-    if spec.position == "rope":
-        q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_shared, q_rope, k_rope)
+    with t.module(UP):
+        latent = t.norm("kv_a_norm", spec.norm, small.columns(spec.kv_rank))
+        if spec.latent_scale != 1.0:
+            latent = t.scaled("latent_scale", latent)
+        if spec.position == "rope":
+            q_rope, k_rope = t.rope("rope", spec.rope, load.seq, spec.d_shared, q_rope, k_rope)
     t.hold(q, small, latent, q_rope, k_rope)
     around.lend(spec.position, latent, k_rope)
     return q_rope, latent, k_rope
@@ -93,7 +101,8 @@ def _expanded(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Ten
     def moves() -> Moves:
         return Moves(latent.elements, rows * width, cache_reads=load.batch * load.context * spec.kv_rank)
 
-    return t.linear("kv_b_proj", latent.view(rows, spec.kv_rank), width, shard=COLUMN, moves=moves)
+    with t.module(UP):
+        return t.linear("kv_b_proj", latent.view(rows, spec.kv_rank), width, shard=COLUMN, moves=moves)
 
 
 def _absorbed(t: Trace, spec: Mla, q: Tensor, latent: Tensor, load: Load) -> Tensor:
@@ -136,8 +145,10 @@ def _over_keys(t: Trace, spec: Mla, read: tuple[Tensor, ...], twice_pairs: Size,
 
     mask = 0 if spec.top_k is None else load.batch * load.seq * load.seq
     # Queries and keys are put together from what turns and what does not.
-    q = _grown(t, spec, t.joined(q, q_rope, rows=q.rows, width=heads * d_key), load)
-    k = t.joined(expanded, k_rope, rows=expanded.rows, width=heads * d_key)
+    with t.module(UP):
+        q = t.joined(q, q_rope, rows=q.rows, width=heads * d_key)
+        k = t.joined(expanded, k_rope, rows=expanded.rows, width=heads * d_key)
+    q = _grown(t, spec, q, load)
     return t.attend(
         q,
         k,

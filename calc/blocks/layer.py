@@ -20,7 +20,7 @@ from calc.blocks.streams import connection, mixture
 from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, exact_div
-from calc.spec import AltUp, LayerGroup, StreamMixing
+from calc.spec import AltUp, LayerGroup, Mla, Mlp, Moe, StreamMixing
 from calc.spec.load import Load
 from calc.trace.op import Component
 from calc.trace.primitives.arithmetic import clamped
@@ -31,7 +31,8 @@ from calc.trace.trace import Trace
 
 class Block(NamedTuple):
     """One block of a layer. name: of its part; norm: of the names around it. region: what checkpointing calls it.
-    ahead: what makes of the stream what is added to it for this block's norm alone, or None."""
+    ahead: what makes of the stream what is added to it for this block's norm alone, or None. module: as that of its
+    part; norm_module: of the norm ahead of it."""
 
     name: str
     norm: str
@@ -40,6 +41,8 @@ class Block(NamedTuple):
     run: Callable[[Tensor], Tensor]
     scale: float = 1.0
     ahead: Callable[[Tensor], Tensor] | None = None
+    module: str | None = None
+    norm_module: str | None = None
 
 
 def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundings) -> Tensor:
@@ -74,7 +77,7 @@ def layer(t: Trace, group: LayerGroup, x: Tensor, load: Load, around: Surroundin
 
 def run_block(t: Trace, group: LayerGroup, block: Block, x: Tensor, *others: Tensor) -> Tensor:
     """One block as a part, with the dropout on its result."""
-    with t.part(block.name, x, *others, of=block.of, region=block.region) as out:
+    with t.module(block.module), t.part(block.name, x, *others, of=block.of, region=block.region) as out:
         y = block.run(x)
         if block.region in ("mixer", "channel"):
             y = bottleneck(t, y)
@@ -91,10 +94,17 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Surroundings) -> It
     if group.channel is not None:
         of = CHANNELS[type(group.channel)]
         channel = Block(
-            of.name, "channel", of.of, "channel", lambda x: of.run(t, group.channel, x, load, around), halved
+            of.name,
+            "channel",
+            of.of,
+            "channel",
+            lambda x: of.run(t, group.channel, x, load, around),
+            halved,
+            module="mlp" if isinstance(group.channel, Mlp) else "moe" if isinstance(group.channel, Moe) else None,
+            norm_module=_norm_module(group.channel),
         )
     if group.macaron and channel is not None:
-        yield channel._replace(name="macaron", norm="macaron", region=None)
+        yield channel._replace(name="macaron", norm="macaron", region=None, module=None)
     if group.mixer is not None:
         mixer, shared = MIXERS[type(group.mixer)], group.shared_block
         yield Block(
@@ -105,6 +115,7 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Surroundings) -> It
             lambda x: mixer.run(t, group.mixer, x, load, around),
             group.residual_scale,
             None if shared is None else lambda x: shared_block(t, shared, group.norm, x, load, around),
+            norm_module=_norm_module(group.mixer),
         )
     cross = group.cross
     if cross is not None and around.source is not None:
@@ -123,6 +134,13 @@ def _blocks(t: Trace, group: LayerGroup, load: Load, around: Surroundings) -> It
         yield channel
 
 
+def _norm_module(block: object) -> str | None:
+    """The norm ahead of latent attention and of experts is a kernel, and a module, of its own; ahead of others it is
+    one with their first product (Megatron-Core, core/models/gpt/gpt_layer_specs.py at core_v0.18.0: input_layernorm and
+    pre_mlp_layernorm beside layers of Transformer Engine)."""
+    return "layernorm" if isinstance(block, Mla | Moe) else None
+
+
 def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around: Surroundings) -> Tensor:
     """Each block reads what the one before it left."""
     for i, block in enumerate(blocks):
@@ -136,7 +154,8 @@ def _in_turn(t: Trace, group: LayerGroup, blocks: list[Block], x: Tensor, around
         ends = constant(t, 1, 3) if group.cut is not None and module is None else None
         read = read if ends is None else clamped(t, read, ends)
         norm = module.norm if group.cut is not None and module is not None and module.norm is not None else group.norm
-        read = t.norm(f"{block.norm}_norm", norm, read, sequences=around.sequences) if before else read
+        with t.module(block.norm_module):
+            read = t.norm(f"{block.norm}_norm", norm, read, sequences=around.sequences) if before else read
         y = run_block(t, group, block, read)
         y = y if ends is None else clamped(t, y, ends)
         if group.block_scale:

@@ -33,6 +33,7 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
     """
     d_ff: Size = 4 * x.width if spec.d_ff is None else spec.d_ff
     clamped = None if spec.clamp is None else "activated" if spec.clamp.activated else "gate"
+    module = None if spread is None else "moe_act"
 
     def up(name: str, width: Size) -> Tensor:
         return t.linear(name, x, width, bias=spec.bias, shard=COLUMN, spread=spread)
@@ -51,12 +52,15 @@ def mlp(t: Trace, spec: Mlp, x: Tensor, *, spread: Spread | None = None) -> Tens
             gate = t.scaled("gate_scale", gate)
         if spec.sparsity:
             gate = sparse_gate(t, "sparse_gate", gate)
-        y = t.gated_activation("activation", spec.activation, gate, value, **how)
+        with t.module(module):
+            y = t.gated_activation("activation", spec.activation, gate, value, **how)
         if clamped == "activated" and spread is None:
             # Both cut halves have names, beside which the product is projected.
             t.hold(gate, value)
     else:
-        y = t.activation("activation", spec.activation, up("up_proj", d_ff))
+        read = up("up_proj", d_ff)
+        with t.module(module):
+            y = t.activation("activation", spec.activation, read)
     if spec.inner_norm is not None:
         y = t.norm("inner_norm", spec.inner_norm, y, across=True)
     if spec.dropout:

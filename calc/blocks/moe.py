@@ -36,7 +36,7 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Ten
             dense = mlp(t, _shared(spec, spec.d_shared), x)
             out.append(dense)
         return dense
-    with t.part("shared_expert", x, of="shared_expert") as out:
+    with t.module("shared_experts"), t.part("shared_expert", x, of="shared_expert") as out:
         shared = mlp(t, _shared(spec, spec.d_shared), x)
         out.append(shared)
     if spec.shared_gate:

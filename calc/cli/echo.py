@@ -19,6 +19,7 @@ WORDED = {
     "expert_tp": "experts in {}",
     "optimizer": "{}",
     "checkpointing": "{} checkpointing",
+    "recompute": "{} again",
     "dropout": "dropout {}",
     "offload": "{} on the host",
     "offload_fraction": "{} of it",
@@ -71,6 +72,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
     if run.trains:
         found = {} if run.expert_tp is None else {"expert_tp": run.expert_tp}
         found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
+        if run.recompute:
+            found["recompute"] = ", ".join(run.recompute)
         if run.offload != "none":
             found["offload"] = run.offload
         if run.offload == "optimizer":

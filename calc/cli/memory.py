@@ -203,6 +203,7 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     else:
         checkpointing = "no" if run.checkpointing == "none" else run.checkpointing
         words = [run.recipe, run.usual_optimizer, run.usual_execution, f"{checkpointing} checkpointing"]
+        words += [f"{' and '.join(run.recompute)} again"] * bool(run.recompute)
     if spec.takes_pictures:
         words.append(f"{run.images or 'no'} picture{'s' * (run.images != 1)}")
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"

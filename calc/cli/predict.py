@@ -45,6 +45,7 @@ FIELDS = (
     "offload",
     "offload_fraction",
     "checkpointing",
+    "recompute",
     "checkpoint_every",
     "dp",
     "tp",

@@ -31,7 +31,6 @@ def check_adapter(spec: ModelSpec) -> None:
 def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Settings:
     """How the tape is to record a plan. Errors: Refused for an adapter of which it is not known what it keeps."""
     how = recipe(run.recipe)
-    recompute = frozenset(run.recompute) | ({"attention"} if checkpointing == "selective" else frozenset())
     check_adapter(spec)
     return Settings(
         execution=run.recorded_kernels,
@@ -40,7 +39,7 @@ def settings(spec: ModelSpec, run: Run, checkpointing: Checkpointing) -> Setting
         inputs=how.inputs,
         dropout=run.dropout,
         device=run.device,
-        recompute=recompute,
+        recompute=run.changed(checkpointing=checkpointing).again,
         loss_fused=run.fused_loss,
         joins=run.stack is not None and run.stack.joins,
         weighs_activation=run.stack is not None and run.stack.weighs_activation,

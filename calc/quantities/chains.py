@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from calc.quantities.flops import recomputed
+from calc.quantities.modules import recomputed_pieces
 from calc.sizes import Size, either, is_array, is_exactly
 from calc.spec.run import Kernels, Run
 from calc.trace.functions import TRAITS
@@ -126,15 +127,20 @@ def _fuses(last: Leaf, leaf: Leaf) -> bool:
 
 
 def rerun(everything: list[Leaf], query: Run) -> list[Leaf]:
-    """What checkpointing runs once more: its products, and what lies between them."""
-    if query.checkpointing == "none":
+    """What checkpointing, or computing a piece of a layer again, runs once more: its products, and what lies between
+    them. Errors: Refused for pieces of which that is not known (`calc.quantities.modules`)."""
+    if query.checkpointing == "none" and not query.recompute:
         return []
     core = _core(everything)
     inside = {id(leaf) for i, leaf in enumerate(everything) if i in core}
-    if query.checkpointing == "selective":
-        if query.kernels != "compiled":  # Else a scan's kernel keeps what it reads and no states, whatever is said.
-            inside |= {id(leaf) for leaf in recomputed(everything, "selective")}
-        return [leaf for leaf in everything if id(leaf) in inside and leaf.op.live and leaf.layer]
+    if query.checkpointing in ("none", "selective"):
+        names = query.again
+        some = {id(leaf) for leaf in recomputed_pieces(everything, names - {"attention"})}
+        if "attention" in names:
+            if query.kernels != "compiled":  # Else a scan's kernel keeps what it reads and no states, whatever is said.
+                inside |= {id(leaf) for leaf in recomputed(everything, "selective")}
+            some |= {id(leaf) for leaf in everything if id(leaf) in inside and leaf.op.live and leaf.layer}
+        return [leaf for leaf in everything if id(leaf) in some]
     again = recomputed(everything, query.checkpointing)
     if query.checkpointing != "selective-op":
         return again

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from calc.blocks.build import build, pictures_inside, sounds_inside
 from calc.errors import Refused
+from calc.quantities.modules import check_modules
 from calc.sizes import Size, is_array
 from calc.spec import Head, LayerGroup, ModelSpec, Stack
 from calc.spec.load import Load
 from calc.trace.op import Op
-from calc.trace.part import Part, Role
+from calc.trace.part import Part, Role, leaves
 from calc.trace.settings import Settings
 from calc.trace.tape import Saved, Storage, Tape
 from calc.trace.tensor import Tensor
@@ -73,7 +74,9 @@ def saved_tensors(spec: ModelSpec, load: Load, settings: Settings) -> SavedTenso
     idle: set[str] = {"patcher", "idle"}
     idle |= {"pictures"} if not pictures_inside(load) else set()
     idle |= {"sounds"} if not sounds_inside(load) else set()
-    body = tuple(child for child in build(spec, load).body if _role(child) not in idle)
+    tree = build(spec, load)
+    check_modules(leaves(tree), settings.recompute)
+    body = tuple(child for child in tree.body if _role(child) not in idle)
     end = run.stack(body, spec, "")
     loss = Tape(settings)
     logits = next((run.storage(x) for child in body if _role(child) == "head" for x in child.outputs), None)
@@ -203,16 +206,27 @@ class _Run:
     def run(self, body: tuple[Part | Op, ...], tape: Tape) -> None:
         """Every op of a body, in order."""
         for child in body:
-            if isinstance(child, Part):
-                inputs = [self.storage(x) for x in child.inputs] if child.region else []
-                with tape.at(child.name), tape.region(child.region, *inputs) if child.region else nullcontext():
-                    self.times(child, tape)
-            elif child.keeps is not None:
-                reads = child.inputs if child.operands is None else child.operands
-                with tape.at(child.name) if child.operands is None else nullcontext():
-                    made = child.keeps(tape, *(self.storage(x) for x in reads))
-                results = made if isinstance(made, list) else [made]
-                self.found.update(zip(child.outputs, results, strict=True))
+            if child.module is not None and tape.again(child.module):
+                own = child.operands if isinstance(child, Op) else None
+                reads = [self.storage(x) for x in (child.inputs if own is None else own)]
+                with tape.module(child.module, reads):
+                    self.run_one(child, tape)
+                tape.leave(child.module, [self.storage(x) for x in child.outputs])
+            else:
+                self.run_one(child, tape)
+
+    def run_one(self, child: Part | Op, tape: Tape) -> None:
+        """A part or an op."""
+        if isinstance(child, Part):
+            inputs = [self.storage(x) for x in child.inputs] if child.region else []
+            with tape.at(child.name), tape.region(child.region, *inputs) if child.region else nullcontext():
+                self.times(child, tape)
+        elif child.keeps is not None:
+            reads = child.inputs if child.operands is None else child.operands
+            with tape.at(child.name) if child.operands is None else nullcontext():
+                made = child.keeps(tape, *(self.storage(x) for x in reads))
+            results = made if isinstance(made, list) else [made]
+            self.found.update(zip(child.outputs, results, strict=True))
 
 
 def _before(spec: Stack, group: LayerGroup) -> str:

@@ -146,6 +146,7 @@ class Op:
         those of its outputs.
     tables: bytes of what is made once for all layers in such a pass, by name.
     recurrence: the kernel that engines run in its place; None: one of its own.
+    module: of those that can be computed again by themselves (`calc.spec.run.training`), its own, or None.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Op:
     live_bytes: LiveBytes | None = None
     tables: Tables | None = None
     recurrence: Recurrence | None = None
+    module: str | None = None
     _moved: list[Moves] = field(default_factory=list, init=False, repr=False, compare=False)
     """What `moved` has worked out: many readings of one record ask for it."""
 

@@ -33,7 +33,8 @@ class Part:
     component: what all weights in it are reported as, whatever they say themselves (a vision tower).
     role: what it is to the model, where a fold asks for it.
     group: of a layer, the name of its group in the description. region: what checkpointing calls it, where it can be
-    computed again by itself. expert: whether its copies are spread over expert-parallel ranks. tower: whether it is a
+    computed again by itself; module: as that of an `Op`.
+    expert: whether its copies are spread over expert-parallel ranks. tower: whether it is a
     stack of its own, beside the main one. way: of layers that are passed in several ways, as less or more of what they
     read needs a gradient, the number of all but the last way, which holds their weights.
     inputs, outputs: the tensors that come in and go out. holds: those that names in it hold until it ends, where it is
@@ -51,6 +52,7 @@ class Part:
     role: Role | None = None
     group: str | None = None
     region: str | None = None
+    module: str | None = None
     expert: bool = False
     tower: bool = False
     way: int = 0

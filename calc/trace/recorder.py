@@ -25,7 +25,8 @@ class Recorder:
     common: whether its weights are one set for all layers of the group, but for low-rank updates.
     dead: whether what is recorded passes no gradient at all. clamps: whether a layer's matrices clamp what they read
     and give. holding, returning: what names in the part at hand hold, and what it gives back beside its outputs, as
-    `Part` has them. inside: as that of the tensors that are made. recurrence: as that of the ops that are recorded.
+    `Part` has them. inside: as that of the tensors that are made. recurrence, of_module: as those of the
+    ops that are recorded.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Recorder:
         "frozen",
         "holding",
         "inside",
+        "of_module",
         "recurrence",
         "returning",
         "whole",
@@ -56,6 +58,7 @@ class Recorder:
         self.returning: list[Tensor] = []
         self.inside: Kernel | None = None
         self.recurrence: Recurrence | None = None
+        self.of_module: str | None = None
 
     @contextmanager
     def part(
@@ -72,6 +75,7 @@ class Recorder:
         gradient passes, nothing is computed again.
         """
         body, component, names = self.body, self.component, (self.holding, self.returning)
+        module, self.of_module = self.of_module, None
         outputs: list[Tensor] = []
         self.body, self.holding, self.returning = [], [], []
         if of is not None:
@@ -83,6 +87,9 @@ class Recorder:
         finally:
             self.body, self.component = body, component
             self.holding, self.returning = names
+            self.of_module = module
+        if not self.dead:
+            fields["module"] = module
         region = None if self.dead else region
         self.body.append(Part(name, made, region=region, inputs=inputs, outputs=outs, **fields))
 
@@ -103,6 +110,17 @@ class Recorder:
             yield
         finally:
             self.inside, self.recurrence = before
+
+    @contextmanager
+    def module(self, name: str | None) -> Iterator[None]:
+        """What is recorded inside belongs to a module that can be computed again by itself; None: to none of its own.
+        What a part holds belongs to it as the part does."""
+        before = self.of_module
+        self.of_module = name or before
+        try:
+            yield
+        finally:
+            self.of_module = before
 
     @contextmanager
     def trained(self) -> Iterator[None]:
@@ -196,6 +214,7 @@ class Recorder:
             outputs=outputs,
             keeps=None if self.dead else keeps,
             recurrence=recurrence or self.recurrence,
+            module=None if self.dead else self.of_module,
             **fields,
         )
         self.body.append(recorded)
@@ -210,6 +229,7 @@ class Recorder:
         """
         for x in inputs if reads else ():
             x.storage.readers += 1
-        own = None if self.dead else keeps
-        self.body.append(Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=own, silent=True))
+        own, module = (None, None) if self.dead else (keeps, self.of_module)
+        made = Op(name, "elementwise", "other", inputs=inputs, outputs=(output,), keeps=own, silent=True, module=module)
+        self.body.append(made)
         return output

@@ -14,8 +14,9 @@ class Settings:
     dtype: of activations, and of weights where they are used. autocast: weights are in fp32, and torch.autocast casts
     to `dtype` what its list of operations reads. inputs: the number format that matrices' inputs are kept in, None for
     `dtype` (fp8). dropout: its probability. device: `cpu` or `cuda`, whose kernels and autocast lists differ.
-    recompute: the regions that are computed again in backward. loss_fused: whether one kernel computes the loss and
-    its gradient in the logits' place; None: where the execution is compiled. joins: whether products that read the same
+    recompute: the regions and modules that are computed again in backward.
+    loss_fused: whether one kernel computes the loss and its gradient in the logits' place; None: where the execution is
+    compiled. joins: whether products that read the same
     keep one narrower copy of it together. weighs_activation: whether routers' weights multiply what experts'
     activations give, and not their results, which are then not kept. frozen_apart: whether an adapter leaves weights in
     another format than its own.

@@ -6,7 +6,7 @@ tools/autograd/derivatives.yaml). A tensor has an identity: what several operati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from calc.dtypes import dtype as number_format
 from calc.errors import Refused
 from calc.sizes import Size, equal
+from calc.spec.run.training import DISCARDING
 from calc.trace.settings import Settings
 from calc.trace.tensor import Split
 
@@ -85,6 +86,8 @@ class Tape:
     elsewhere: what another layer keeps. choices: by the weights of the experts that tokens chose, the numbers of these.
     balances: of routers that are held to even shares, what the loss keeps of each.
     narrow: tensors and their copies in the format that products read, where those are made once for all readers.
+    within: what each module that is computed again has made. discarded: of these, what nobody keeps, since it is made
+    anew before anything reads it.
     """
 
     settings: Settings
@@ -99,6 +102,8 @@ class Tape:
     choices: dict[Tensor, Storage] = field(default_factory=dict)
     balances: list[Storage] = field(default_factory=list)
     narrow: dict[Storage, Storage] = field(default_factory=dict)
+    within: dict[str, set[Storage]] = field(default_factory=dict)
+    discarded: set[Storage] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.stream = self.stream or self.settings.stream
@@ -126,6 +131,30 @@ class Tape:
         finally:
             self.dropping = before
 
+    def again(self, module: str | None) -> bool:
+        """Whether what belongs to that module is computed again, by itself and not in what holds it."""
+        return module in self.settings.recompute and not self.dropping
+
+    @contextmanager
+    def module(self, name: str, reads: Sequence[Storage]) -> Iterator[None]:
+        """A piece of a module that is computed again: what it reads of others is kept, and nothing of its own."""
+        made = self.within.setdefault(name, set())
+        for tensor in reads:
+            if (tensor.base or tensor) not in made:
+                self.keep(tensor, "input of what is recomputed")
+        self.dropping = True
+        try:
+            yield
+        finally:
+            self.dropping = False
+
+    def leave(self, name: str, made: Sequence[Storage]) -> None:
+        """What such a piece has made: where it frees its results too, none of it is kept, whatever reads it."""
+        found = {tensor.base or tensor for tensor in made}
+        self.within[name] |= found
+        if name in DISCARDING:
+            self.discarded |= found
+
     def written_out(self, what: str) -> None:
         """Errors: Refused where one kernel is to compute what is known operation by operation alone."""
         if self.settings.fused:
@@ -135,7 +164,7 @@ class Tape:
     def keep(self, tensor: Storage, role: str) -> None:
         """Keep a tensor for backward, unless it is kept already."""
         tensor = tensor.base or tensor
-        if tensor.parameter:
+        if tensor.parameter or tensor in self.discarded:
             return
         if tensor not in self.saved and tensor not in self.elsewhere and not self.dropping:
             self.saved[tensor] = Saved(self.op, role, tensor)
@@ -176,7 +205,7 @@ class Tape:
     def narrowed(self, x: Storage) -> Storage:
         """x in the format in which a product with a weight keeps it: a copy of its own, or one with all that read x."""
         narrow = self.settings.inputs
-        if narrow is None:
+        if narrow is None or x in self.discarded:  # The product then keeps what it is given, which is freed.
             return x
         if not self.settings.joins:
             return self.cast(x, narrow)

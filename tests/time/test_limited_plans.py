@@ -54,8 +54,3 @@ def test_a_row_is_nan_exactly_where_its_plan_alone_is_refused(name: str, plans: 
     # Memory is told of plans whose ranks nothing is known to link, too.
     peaks = [_peak(name, dp=one, tp=two, pp=three) for one, two, three in plans]
     np.testing.assert_allclose(found.peak, peaks, rtol=1e-9)
-
-
-def test_regions_that_are_recomputed_are_not_timed() -> None:
-    with pytest.raises(Refused, match="recompute: expected nothing beside checkpointing"):
-        predict(calc.load_model("gpt2"), "h100-sxm", phase="training", seq=128, recompute=("channel",))

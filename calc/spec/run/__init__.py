@@ -26,7 +26,7 @@ from calc.spec.run.execution import (
 from calc.spec.run.numerics import Numerics
 from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
-from calc.spec.run.training import CHECKPOINTING, OFFLOADS, REGIONS, Checkpointing, Training
+from calc.spec.run.training import CHECKPOINTING, MODULES, OFFLOADS, REGIONS, Checkpointing, Training
 from calc.spec.run.workload import COUNTED_PHASES, FLOPS_PHASES, MODES, PHASES, Mode, Phase, Workload
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "LATENT_READINGS",
     "LOAD_SIZES",
     "MODES",
+    "MODULES",
     "NODES",
     "OFFLOADS",
     "PHASES",

@@ -13,7 +13,14 @@ from calc.spec.run.node import MaybeYesNo, Positive, RunNode, Word, Words
 Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early-stop"]
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
 REGIONS = ("attention", "activation", "norm", "mixer", "cross", "channel")
-"""What can be computed again, by the names of `calc.saved`."""
+"""What can be computed again by itself, whose results stay. `attention` is the core: scores, softmax, values."""
+DISCARDING = ("layernorm", "mla_up_proj", "moe_act")
+"""Modules that free their results too, and make them anew before anything going back reads one."""
+MODULES = ("core_attn", "mlp", "moe", "shared_experts", *DISCARDING)
+"""Megatron-Core's `recompute_modules` (core_v0.18.0, megatron/core/transformer/transformer_config.py), which says of
+each whether its results stay: attention's core, the dense block, experts with their router, the shared experts, the
+norms that are kernels of their own, what makes queries, keys and values of latents, and experts' activations."""
+RECOMPUTABLE = (*REGIONS, *MODULES)
 Offload = Literal["none", "optimizer", "activations"]
 OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 
@@ -41,8 +48,9 @@ class Training(RunNode):
     """What backward computes again, how the loss is computed, and what updates the weights.
 
     recompute: regions, beside what checkpointing says: `attention` (scores, softmax, values), `activation`, `norm`, or
-    whole blocks: `mixer`, `cross`, `channel`. fused_loss: whether one kernel computes the loss and its gradient in the
-    logits' place; None: where elementwise kernels are fused. optimizer: None: `Run.usual_optimizer`.
+    whole blocks: `mixer`, `cross`, `channel`; and Megatron-Core's modules by their names there.
+    fused_loss: whether one kernel computes the loss and its gradient in the logits' place; None: where elementwise
+    kernels are fused. optimizer: None: `Run.usual_optimizer`.
     offload: `optimizer`, moments and what they update stand in the host's memory, whose processors step through them;
     offload_fraction: for which part of the parameters that a rank updates. `activations`, what all layers but the last
     keep waits there for its backward.
@@ -54,8 +62,8 @@ class Training(RunNode):
     checkpointing: Annotated[Checkpointing, PlainValidator(Word(lambda: CHECKPOINTING))] = Field(
         default="none", description="Training: which activations are recomputed."
     )
-    recompute: Annotated[tuple[str, ...], BeforeValidator(Words(lambda: REGIONS))] = Field(
-        default=(), description=f"Training: computed again in backward: {', '.join(REGIONS)}."
+    recompute: Annotated[tuple[str, ...], BeforeValidator(Words(lambda: RECOMPUTABLE))] = Field(
+        default=(), description=f"Training: computed again in backward: {', '.join(RECOMPUTABLE)}."
     )
     checkpoint_every: Positive = Field(default=1, description="Training: of so many layers, one is checkpointed.")
     loss_chunks: Positive = Field(default=1, description="Training: pieces in which logits and loss are computed.")
@@ -70,6 +78,12 @@ class Training(RunNode):
     offload_fraction: Annotated[float, PlainValidator(_part)] = Field(
         default=1.0, description="Training: the part of a rank's parameters that --offload optimizer is of."
     )
+
+    @property
+    def again(self) -> frozenset[str]:
+        """Regions and modules that are computed again by themselves, attention's core as a region."""
+        core = {"attention"} if self.checkpointing == "selective" or "core_attn" in self.recompute else set()
+        return frozenset(self.recompute) - {"core_attn"} | core
 
     @property
     def offloaded(self) -> Fraction:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from calc.memory.sharding import Stage
+from calc.quantities.modules import in_pieces
 from calc.sizes import Size, at_least, is_array, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -54,9 +55,11 @@ def between_ops(spec: ModelSpec, run: Run, links: Links) -> Iterator[Kernel]:
     """
     again = run.checkpointing in ("full", "full-early-stop", "selective-op")
     times = 2 + again / run.checkpoint_every if run.trains else 1
+    pieces = run.again - {"attention"} if run.trains else frozenset()
     if run.tp * run.cp * run.ep > 1:
         for leaf in tree_of(spec, run):
-            yield from _of_op(leaf, spec, run, links, times)
+            own = times + 1 if pieces and in_pieces(leaf, pieces) else times
+            yield from _of_op(leaf, spec, run, links, own)
 
 
 def hides(run: Run, between: str) -> Size:

@@ -33,7 +33,11 @@ BETWEEN = (
 )
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
-ALIKE = tuple(name for name in WORDS if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing", "offload"))
+ALIKE = tuple(
+    name
+    for name in WORDS
+    if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing", "recompute", "offload")
+)
 """Of these, what chains of kernels depend on that have their ranks' shares in common."""
 OF_STACK = ("accumulates", "attention", "bias_an_expert", "deepep", "joins", "once_a_rank", "product_an_expert")
 """What of a stack a pass depends on."""

@@ -58,7 +58,7 @@ class Record:
 
     def again(self, run: Run) -> list[NumberedChain]:
         """The chains that checkpointing runs once more."""
-        if (key := ("again", run.checkpointing, run.kernels)) in self._chains:
+        if (key := ("again", run.checkpointing, run.kernels, *sorted(run.recompute))) in self._chains:
             return self._chains[key]
         return self._known(key, rerun(self.leaves, run), run.kernels)
 

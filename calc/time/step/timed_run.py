@@ -82,8 +82,9 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
             raise Refused(name, "a whole number where a time is asked for", value)
     if not run.trains and run.checkpointing != "none":
         raise Refused("checkpointing", f"none in {run.phase}", run.checkpointing)
-    if run.trains and run.recompute:
-        raise Refused("recompute", "nothing beside checkpointing, whose time alone is known", ", ".join(run.recompute))
+    if run.recompute and not (run.trains and run.checkpointing in ("none", "selective")):
+        where = f"{run.checkpointing} checkpointing" if run.trains else run.phase
+        raise Refused("recompute", f"none beside {where}", ", ".join(run.recompute))
     if not run.trains and run.expert_tp is not None:
         raise Refused("expert_tp", f"none in {run.phase}", run.expert_tp)
     ranks = run.pp * run.cp * run.ep
