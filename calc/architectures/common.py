@@ -21,8 +21,14 @@ ACTIVATIONS: dict[str, Activation] = {
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "relu2": "relu2",
+    "relu6": "relu6",
+    "leaky_relu": "leaky_relu",
     "silu": "silu",
     "swish": "silu",
+    "hardswish": "hardswish",
+    "mish": "mish",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
 }
 """Hugging Face's name of an activation -> ours. One that is not here may carry parameters, and is refused."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from calc.architectures.bert import heads, vocabulary_head
-from calc.architectures.common import ACTIVATIONS, activation
+from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.errors import Refused
 from calc.spec import Attention, Disentangled, Embedding, LayerGroup, Mlp, ModelSpec, Norm, Projection, SideConvolution
@@ -78,7 +78,7 @@ def _beside_first(cfg: Config, layer: LayerGroup) -> tuple[LayerGroup, ...]:
         raise Refused(f"{cfg.where}conv_kernel_size", "an odd number of tokens, as many on both sides", kernel)
     groups = cfg.size("conv_groups", absent=1)
     cfg.multiple("hidden_size", cfg.size("hidden_size"), "conv_groups", groups)
-    act: Any = cfg.choice("conv_act", among=ACTIVATIONS | {"tanh": "tanh"}, absent="tanh")
+    act = activation(cfg, "conv_act", absent="tanh")
     beside = SideConvolution(kernel=kernel, groups=groups, activation=act)
     first = layer.model_copy(update={"name": "first", "count": 1, "beside": beside})
     if layer.count == 1:
@@ -169,5 +169,5 @@ def _heads(cfg: Config, parts: tuple[str, ...]) -> tuple[Projection, ...]:
     made = heads(cfg, parts)
     if not parts or parts[0] != "pooler":
         return made
-    act = cfg.choice("pooler_hidden_act", among=ACTIVATIONS | {"tanh": "tanh"}, absent="gelu")
+    act = activation(cfg, "pooler_hidden_act", absent="gelu")
     return (made[0].model_copy(update={"activation": act}), *made[1:])

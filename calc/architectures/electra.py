@@ -5,10 +5,8 @@ They are two models with two configs; `architectures` says which one a config de
 
 from __future__ import annotations
 
-from typing import Any
-
 from calc.architectures.bert import encoder, heads, layer_norm, tables
-from calc.architectures.common import ACTIVATIONS, activation
+from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.spec import Activation, Head, ModelSpec, Projection
 
@@ -49,8 +47,7 @@ def _heads(cfg: Config, parts: tuple[str, ...], act: Activation) -> tuple[Projec
         if not own:
             act = activation(cfg, "summary_activation", absent="gelu", null=None)
             return (Projection(name="classifier", d_out=1, per="sequence", activation_before=act),)
-        among: dict[str, Any] = ACTIVATIONS | {"tanh": "tanh"}
-        summary = cfg.choice("summary_activation", among=among, absent="gelu", null=None)
+        summary = activation(cfg, "summary_activation", absent="gelu", null=None)
         dense = Projection(name="dense", per="sequence", activation=summary)
         return dense, Projection(name="classifier", d_out=1, per="sequence", reads="dense")
     made = heads(cfg, parts)

@@ -12,7 +12,22 @@ from calc.spec.attention import Norm
 from calc.spec.deep_router import DeepRouter
 from calc.spec.fields import Dim, Node
 
-Activation = Literal["gelu", "gelu_new", "gelu_tanh", "relu", "relu2", "silu", "quick_gelu", "gelu_fast"]
+Activation = Literal[
+    "gelu",
+    "gelu_new",
+    "gelu_tanh",
+    "gelu_fast",
+    "quick_gelu",
+    "relu",
+    "relu2",
+    "relu6",
+    "leaky_relu",
+    "silu",
+    "hardswish",
+    "mish",
+    "tanh",
+    "sigmoid",
+]
 
 
 class GateClamp(Node):

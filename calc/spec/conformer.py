@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -53,7 +53,7 @@ class SideConvolution(Node):
 
     kernel: int = Field(default=3, gt=0, le=10**4)
     groups: int = Field(default=1, gt=0, le=2**20)
-    activation: Activation | Literal["tanh"] = "tanh"
+    activation: Activation = "tanh"
 
 
 class Shortened(Node):

@@ -80,7 +80,7 @@ class Projection(Node):
     reads: str | None = None
     idle: bool = False
     unread: bool = False
-    activation: Activation | Literal["tanh", "sigmoid"] | None = None
+    activation: Activation | None = None
 
     @model_validator(mode="after")
     def _once(self) -> Self:

@@ -125,6 +125,15 @@ def test_bytes_are_equal_or_the_difference_is_documented(name: str) -> None:
             assert float(found) == pytest.approx(float(written), abs=0.2), mode
 
 
+@pytest.mark.parametrize("act", ["tanh", "sigmoid", "relu6", "leaky_relu", "hardswish", "mish"])
+@pytest.mark.parametrize(("name", "key"), [("gpt2", "activation_function"), ("llama", "hidden_act")])
+def test_activations_that_few_models_have(name: str, key: str, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, and times a gate's other half."""
+    monkeypatch.setitem(FAMILIES, name, FAMILIES[name] | {key: act})
+    for mode in ("eager fp32", "sdpa autocast"):
+        assert difference(name, mode) == "=", mode
+
+
 @pytest.mark.parametrize("name", ["mixtral", "qwen3_moe"])
 @pytest.mark.parametrize(
     ("experts", "named"), [("loop", "eager"), ("grouped", "grouped_mm"), ("batched", "batched_mm")]

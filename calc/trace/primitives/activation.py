@@ -137,13 +137,17 @@ def _two(tape: Tape, function: Function, gate: Storage, up: Storage, *, clamped:
         return tape.times(tape.times(gate, tape.reads_result(gate)), up)
 
 
+_READ_BACK = {"gelu", "gelu_tanh", "silu", "relu6", "leaky_relu", "hardswish", "mish"}
+"""Activations of one kernel whose backward reads what forward read."""
+
+
 def saved_by_activation(tape: Tape, name: str, x: Storage) -> Storage:
     """An activation as transformers writes it: most are one kernel, some are spelt out operation by operation.
 
     gelu_new: 0.5 * x * (1 + tanh(c * (x + 0.044715 * x ** 3))). quick_gelu: x * sigmoid(1.702 * x). gelu_fast:
     0.5 * x * (1 + tanh(x * c * (1 + 0.044715 * x * x))). relu2: relu(x) squared.
     """
-    if tape.settings.fused or name in ("gelu", "gelu_tanh", "silu"):
+    if tape.settings.fused or name in _READ_BACK:
         return tape.reads_input(x)
     match name:
         case "relu" | "tanh" | "sigmoid":
