@@ -64,7 +64,7 @@ def explain(
       python -m calc explain llama-3-8b flops.forward \\
           --part "layers.{}.attention" --sensitivity
     """
-    given = words_for(registry.find(quantity), words)
+    given = words_for(model, registry.find(quantity), words)
     explanation = explain_quantity(model, quantity, part=part, **given)
     for caveat in explanation.estimate.caveats:
         note(model, caveat)
@@ -89,10 +89,11 @@ def explain(
     emit([record], with_run(tables, echoed) if "batch" in registry.find(quantity).uses else tables, fmt)
 
 
-def words_for(entry: Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
+def words_for(spec: ModelSpec, entry: Quantity, words: dict[str, Any], symbol: str | None = None) -> dict[str, Any]:
     """Those of `words` that a quantity depends on, and notes on the others. symbol: what is looked for, no word."""
     memory = "dp" in entry.uses
     notes.unused({*entry.uses, symbol or ""}, entry.name)
+    notes.of_inputs(spec, words.get("source_seq"), entry.uses)
     if memory:
         words = memory_words(words)
         notes.unused_in_mode(Run(mode=words.get("mode", "training")))

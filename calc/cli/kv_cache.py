@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from calc.cli import adapting, options
+from calc.cli import adapting, notes, options
 from calc.cli.echo import run_record, with_run
 from calc.cli.run_options import GroupedCommand, of_run
 from calc.output.notes import warn_beyond
@@ -50,6 +50,7 @@ def kv_cache(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> 
 
 def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
     warn_beyond(spec, run.seq, "--seq")
+    notes.of_inputs(spec, run.source_seq)
     cache = cache_of(spec, run)
     return {
         "model": spec.name,

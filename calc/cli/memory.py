@@ -86,10 +86,7 @@ def memory(
 def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
     warn_beyond(spec, run.seq, "--seq")
-    if run.source_seq is not None and spec.encoder is None and spec.audio is None and not spec.reads_sound:
-        remark("--source-seq changes nothing for a model without an encoder, which hears nothing")
-    if run.images and not spec.takes_pictures:
-        remark("--images changes nothing for a model without a vision tower beside its text")
+    notes.of_inputs(spec, run.source_seq)
     if run.mode == "inference":
         return
     notes.undivided(run)

@@ -8,8 +8,10 @@ import click
 
 from calc.ask.registry import OF_INFERENCE, OF_TRAINING
 from calc.cli.run_options import given
-from calc.output.notes import remark
+from calc.output.notes import note, remark
+from calc.spec import Frames, ModelSpec
 from calc.spec.run import Run
+from calc.spec.traced import Traced
 
 _SERVED = frozenset(OF_INFERENCE) - {"dtype"}  # which in training names the recipe
 
@@ -39,3 +41,31 @@ def undivided(run: Run) -> None:
     """Say so where a ZeRO stage has no ranks to divide anything among."""
     if run.zero and run.dp * run.cp == 1:
         remark(f"--zero {run.zero} divides nothing among one data-parallel rank; add --dp")
+
+
+def of_inputs(spec: ModelSpec, frames: int | None, uses: Collection[str] = Run.model_fields) -> None:
+    """Name the options that tell of sound and of pictures where `spec` reads none, or none of that length.
+
+    frames: of --source-seq, which is --frames too. uses: the fields that the question depends on, of which `unused`
+    names no one.
+    """
+    if isinstance(spec, Traced):
+        return
+    said = {name for name in ("source_seq", "images", "image") if name in uses and given(name)}
+    if "source_seq" in said and not spec.takes_source:
+        _without(spec, "--source-seq (--frames)", "a model without an encoder, which hears nothing")
+    if "images" in said and not spec.takes_pictures:
+        _without(spec, "--images", "a model without a vision tower beside its text")
+    if "image" in said and not spec.takes_pictures and not spec.is_of_pictures:
+        _without(spec, "--image", "a model that sees nothing")
+    front = spec.embedding if spec.encoder is None else spec.encoder.embedding
+    if frames is not None and isinstance(front, Frames) and front.n_positions and front.n_frames not in (None, frames):
+        whole = f"{front.n_frames:,}"
+        note(spec, f"--frames {frames:,} are not the {whole} of its positions; transformers takes {whole} alone")
+
+
+def _without(spec: ModelSpec, option: str, why: str) -> None:
+    """Say that an option changes nothing, and where a model reads pictures and nothing else, what tells of those."""
+    if spec.is_of_pictures:
+        why = "one picture a sequence: --image tells its size, --batch how many"
+    note(spec, f"{option} changes nothing for {why}")

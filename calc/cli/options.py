@@ -119,7 +119,8 @@ def note_own_length(specs: Sequence[ModelSpec]) -> None:
         return
     for spec in specs:
         if spec.has_own_length:
-            note(spec, "--seq changes nothing: what it reads, as pictures or sound, has a length of its own")
+            told = "; --frames tells another" if spec.takes_source else ""
+            note(spec, f"--seq changes nothing: what it reads, as pictures or sound, has a length of its own{told}")
 
 
 def note_reconstructed(specs: Sequence[ModelSpec]) -> None:

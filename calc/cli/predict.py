@@ -191,13 +191,13 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or is past what the model is made for."""
     decode = run.phase == "decode"
     idle = {"seq" if decode else "context"}
-    heard = spec.reads_sound or (spec.audio is not None and not decode)
-    idle |= {"source_seq"} if spec.encoder is None and not heard else set()
-    idle |= {"images"} if not spec.takes_pictures or decode else set()
+    idle |= {"source_seq"} if decode and spec.encoder is None and spec.takes_source else set()
+    idle |= {"images"} if decode and spec.takes_pictures else set()
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= {"mtp"} if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)
     notes.unused(Run.model_fields.keys() - idle, run.phase)
+    notes.of_inputs(spec, run.source_seq)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if run.trains:
         notes.undivided(run)

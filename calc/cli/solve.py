@@ -50,7 +50,7 @@ def solve(model: ModelSpec, equation: str, symbol: str, keep_ratios: bool, fmt: 
     """
     entry, budget, target = read_equation(equation)
     name = entry.name
-    chosen = words_for(entry, words, symbol)
+    chosen = words_for(model, entry, words, symbol)
     now = estimate(model, name, **chosen)
     for caveat in now.caveats:
         note(model, caveat)

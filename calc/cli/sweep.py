@@ -56,7 +56,7 @@ def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, *
     if given["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
     bounds = dict(_bound(text) for text in given["bound"])
-    used = _words_used([*given["least"], *given["show"], *bounds], words, axes)
+    used = _words_used(model, [*given["least"], *given["show"], *bounds], words, axes)
     progress = Progress()
     found = sweep_grid(
         model,
@@ -78,11 +78,14 @@ def sweep(model: ModelSpec, words: dict[str, Any], workers: Workers, fmt: str, *
         sys.exit(130)
 
 
-def _words_used(names: Sequence[str], words: dict[str, Any], axes: Mapping[str, Any]) -> dict[str, Any]:
+def _words_used(
+    spec: ModelSpec, names: Sequence[str], words: dict[str, Any], axes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Those of `words` that the quantities depend on and that are no axis, and notes on the others."""
     entries = [registry.find(name) for name in names]
     uses = {use for entry in entries for use in entry.uses}
     notes.unused(uses | set(axes), ", ".join(dict.fromkeys(entry.name for entry in entries)))
+    notes.of_inputs(spec, words.get("source_seq"), uses)
     if "dp" in uses:
         words = memory_words(words)
         notes.unused_in_mode(Run(mode=words.get("mode", "training")))

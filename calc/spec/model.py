@@ -12,7 +12,10 @@ from pydantic import Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
+from calc.spec.audio import Frames
 from calc.spec.contrast import Contrast
+from calc.spec.denoising import Latents
+from calc.spec.detection import ResNet
 from calc.spec.fields import NONE_BY_FALSE, Dim
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head
@@ -36,6 +39,9 @@ Adapter = Annotated[
     | Annotated[Bottleneck, Tag("bottleneck")],
     kind_or("lora"),
 ]
+
+_OF_PICTURES = (Latents, Patches, ResNet, Restored, Tiles)
+"""Fronts that read pixels."""
 
 
 class Tower(Stack):
@@ -184,6 +190,13 @@ class ModelSpec(Stack):
         return getattr(self.embedding, "n_frames", None) is not None
 
     @property
+    def takes_source(self) -> bool:
+        """Whether the length of a text or sound may be told that an encoder, an audio tower or its front reads."""
+        fronts = (self.embedding, *(tower.embedding for tower in (self.encoder, self.audio) if tower is not None))
+        heard = any(isinstance(front, Frames) for front in fronts)
+        return heard or isinstance(getattr(self.encoder, "embedding", None), Embedding)
+
+    @property
     def unit(self) -> str:
         """What its sequences are counted in."""
         return "tokens" if self.reads_tokens else "vectors"
@@ -192,6 +205,12 @@ class ModelSpec(Stack):
     def takes_pictures(self) -> bool:
         """Whether pictures may go in beside its text: to a vision tower or eyes, or behind the text of each page."""
         return self.vision is not None or self.eyes is not None or getattr(self.embedding, "picture", None) is not None
+
+    @property
+    def is_of_pictures(self) -> bool:
+        """Whether each of its sequences is, or answers to, a picture: as many as there are sequences."""
+        fronts = (self.embedding, self.embedding if self.encoder is None else self.encoder.embedding)
+        return not self.takes_pictures and any(isinstance(front, _OF_PICTURES) for front in fronts)
 
     @property
     def decodes(self) -> bool:

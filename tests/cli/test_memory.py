@@ -224,7 +224,7 @@ def test_options_that_change_nothing_are_named(run: Run) -> None:
     assert err == "note: in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch\n"
     _, _, err = run("memory", "gpt2", "--seq", "64", "--source-seq", "5", "--latent-reading", "absorbed")
     assert "--latent-reading changes nothing in training" in err
-    assert "--source-seq changes nothing for a model without an encoder" in err
+    assert "gpt2: --source-seq (--frames) changes nothing for a model without an encoder" in err
     _, _, err = run("explain", "gpt2", "params", "--tp", "2")
     assert err == "note: --tp changes nothing in params\n"
 

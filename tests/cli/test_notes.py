@@ -36,8 +36,32 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
         ("conventions --compare gpt2 --seq 8 --context 8", "--context changes nothing in flops.training"),
         ("predict gpt2 --gpu h100-sxm --phase decode --seq 8", "--seq changes nothing in decode"),
         ("predict gpt2 --gpu h100-sxm --seq 8 --context 8", "--context changes nothing in forward"),
-        ("predict gpt2 --gpu h100-sxm --seq 8 --images 2", "--images changes nothing in forward"),
+        (
+            "predict gpt2 --gpu h100-sxm --seq 8 --images 2",
+            "gpt2: --images changes nothing for a model without a vision tower beside its text",
+        ),
         ("predict gpt2 --gpu h100-sxm --seq 8 --zero 3", "--zero changes nothing in forward"),
+        (
+            "flops gpt2 --seq 8 --frames 9",
+            "gpt2: --source-seq (--frames) changes nothing for a model without an encoder, which hears nothing",
+        ),
+        (
+            "explain gpt2 traffic.forward --seq 8 --image 9x9",
+            "gpt2: --image changes nothing for a model that sees nothing",
+        ),
+        (
+            "flops vit-l --images 3",
+            "vit-l: --images changes nothing for one picture a sequence: --image tells its size, --batch how many",
+        ),
+        (
+            "flops ast-base --frames 500",
+            "ast-base: --source-seq (--frames) changes nothing for one picture a sequence: --image tells its size, "
+            "--batch how many",
+        ),
+        (
+            "kv-cache whisper-large-v3 --frames 1500",
+            "whisper-large-v3: --frames 1,500 are not the 3,000 of its positions; transformers takes 3,000 alone",
+        ),
         (
             "predict gpt2 --gpu h100-sxm --phase training --seq 8 --zero 3",
             "--zero 3 divides nothing among one data-parallel rank; add --dp",
