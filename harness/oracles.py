@@ -20,6 +20,11 @@ class Counted(NamedTuple):
     shapes: Mapping[str, tuple[int, ...]] | None = None
 
 
+def sees(spec: ModelSpec) -> bool:
+    """Whether pictures stand among its text, and one is shown to it."""
+    return spec.vision is not None or spec.eyes is not None
+
+
 def reference(spec: ModelSpec, batch: int, seq: int, mtp: bool = False) -> Counted:
     """The reference model: `batch` sequences of `seq` tokens, then one more token of each.
 
@@ -36,7 +41,10 @@ def reference(spec: ModelSpec, batch: int, seq: int, mtp: bool = False) -> Count
     if spec.denoised is not None:
         return _denoiser(spec, batch, count)
     model = build(spec, "meta", torch.bfloat16, mtp=mtp)
-    arguments = example(model, batch, seq, images=int(spec.vision is not None))
+    arguments = example(model, batch, seq, images=int(sees(spec)))
+    if spec.eyes is not None:  # whose example is as small as can be, and not the picture that they are made for
+        side = spec.eyes.side
+        arguments["images"] = torch.zeros(1, 3, side, side, device="meta", dtype=torch.bfloat16)
     found = {"params": sum(p.numel() for p in model.parameters()), "flops.forward": count(lambda: model(**arguments))}
     for mode in MODES:
 

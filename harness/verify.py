@@ -54,7 +54,7 @@ def verify(models: tuple[str, ...], batch: int, seq: int, oracle: str, mtp: bool
         else:
             counted = transformers_oracle.transformers(config_of(reference), batch, length, picture_of(spec))
         # Of the models that read pictures beside a text, transformers' see one only where nothing goes without (CLIP).
-        images = int(spec.vision is not None and (oracle == "reference" or spec.contrast is not None))
+        images = int(oracles.sees(spec) and (oracle == "reference" or spec.contrast is not None))
         records.append(_record(spec, oracle, _rows(predictions(spec, batch, seq, images, mtp), counted, spec, mtp)))
     emit(records, [_table(record) for record in records], fmt)
     return 0 if all(record["agrees"] for record in records) else 1

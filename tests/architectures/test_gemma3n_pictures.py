@@ -19,7 +19,9 @@ from calc.quantities.saved_tensors import saved_tensors as expected  # noqa: E40
 from calc.spec import MobileNet, MobileStage, ModelSpec  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
+from harness import oracles  # noqa: E402
 from harness.counter import count  # noqa: E402
+from harness.verify import predictions  # noqa: E402
 from reference_models import build  # noqa: E402
 from reference_models.blocks.mobile_net import Eyes  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
@@ -179,3 +181,14 @@ def test_the_twin_with_pictures_computes_and_keeps_as_much(mode: Mode) -> None:
     assert forward(spec, load).total == count(lambda: model(**given))
     written = expected(spec, load, mode.settings())
     assert measured(model, mode, **given).total == sum(n * each.tensor.bytes for n, each in written.everything())
+
+
+@pytest.mark.slow
+def test_verify_shows_them_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the size that they are made for. Checkpointing has nothing to do with it."""
+    monkeypatch.setattr(oracles, "MODES", ("none",))
+    spec = seeing().model_copy(update={"eyes": FEW.model_copy(update={"side": 512})})
+    counted = oracles.reference(spec, 1, SEQ)
+    predicted = predictions(spec, 1, SEQ, int(oracles.sees(spec)))
+    assert {name: predicted[name] for name in counted.quantities} == dict(counted.quantities)
+    assert predicted["flops.forward"] > 4 * forward(spec, Load(seq=SEQ)).total
