@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from calc.errors import Refused, show
+from calc.errors import Refused, did_you_mean, show
 from calc.sizes import Size
 
 MAX_SIZE = 2**31
@@ -83,7 +83,25 @@ def refuse(error: ValidationError, where: str = "") -> Refused:
     found = "nothing" if fault["type"] == "missing" else show(fault["input"])
     message = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     expected = {"missing": "a value", "extra_forbidden": "no such field"}.get(fault["type"], message)
+    if fault["type"] == "extra_forbidden":
+        expected += did_you_mean(str(fault["loc"][-1]), _known_beside(error, fault["loc"][:-1]))
     if fault["type"].startswith("union_tag"):
         tags = fault.get("ctx", {})
         expected, found = f"one of {tags.get('expected_tags', 'the known kinds')}", f"kind {tags.get('tag', 'missing')}"
     return Refused(field, expected, found)
+
+
+def _known_beside(error: ValidationError, place: tuple[int | str, ...]) -> list[str]:
+    """Fields that may stand at `place`: those that are missing there, and of a whole description, whose name pydantic
+    tells, every one."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    missing = [str(each["loc"][-1]) for each in faults if each["type"] == "missing" and each["loc"][:-1] == place]
+    whole = next((kind for kind in _kinds(Node) if kind.__name__ == error.title), None)
+    return missing if place or whole is None else [*whole.model_fields]
+
+
+def _kinds(node: type[Node]) -> Iterator[type[Node]]:
+    """Every kind of node below `node`."""
+    for kind in node.__subclasses__():
+        yield kind
+        yield from _kinds(kind)

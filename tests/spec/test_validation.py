@@ -32,7 +32,9 @@ def test_a_size_is_a_whole_number_above_0(size: object) -> None:
 
 def test_a_field_that_is_missing_or_unknown_is_named() -> None:
     assert refused(Shorthand, d_model=12) == "here: n_layers: expected a value, found nothing"
-    assert refused(Shorthand, **SIZES, n_head=3).startswith("here: n_head: expected no such field, found 3")
+    known = "no such field (did you mean n_heads, d_head, n_kv_heads?)"
+    assert refused(Shorthand, **SIZES, n_head=3) == f"here: n_head: expected {known}, found 3"
+    assert refused(Shorthand, **SIZES, nothing_like_it=3) == "here: nothing_like_it: expected no such field, found 3"
 
 
 def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
