@@ -25,7 +25,7 @@ from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.spec.model import check_model
 from calc.spec.traced import Traced
-from calc.trace.op import Component
+from calc.trace.op import Component, Op
 from calc.trace.part import Part, Role
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
@@ -166,6 +166,12 @@ def _source_length(encoder: Tower, load: Load) -> Size:
 def pictures_inside(load: Load) -> bool:
     """Whether pictures may be read: that none are is known of whole numbers alone."""
     return not is_exactly(load.images, 0)
+
+
+def vectors_of_pictures(spec: ModelSpec, load: Load) -> Size:
+    """How many tokens of the batch the pictures of `load` take the places of in the main stack; 0 where they do not."""
+    placed = (op for op in build(spec, load).body if isinstance(op, Op) and op.silent and op.name == "pictures")
+    return next((op.inputs[1].rows for op in placed), 0)
 
 
 def sounds_inside(load: Load) -> bool:

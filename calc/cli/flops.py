@@ -62,6 +62,7 @@ def flops(models: tuple[ModelSpec, ...], fmt: str, words: dict[str, Any]) -> Non
 def _record(spec: ModelSpec, run: Run) -> dict[str, Any]:
     decode = run.phase == "decode"
     notes.of_inputs(spec, run.source_seq, registry.find(f"flops.{run.phase}").uses)
+    notes.of_places(spec, run)
     convention = conventions.find(run.convention)
     count = conventions.flops(spec, run)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")

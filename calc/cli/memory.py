@@ -87,6 +87,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems."""
     warn_beyond(spec, run.seq, "--seq")
     notes.of_inputs(spec, run.source_seq)
+    notes.of_places(spec, run)
     if run.mode == "inference":
         return
     notes.undivided(run)

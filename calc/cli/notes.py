@@ -7,8 +7,10 @@ from collections.abc import Collection
 import click
 
 from calc.ask.registry import OF_INFERENCE, OF_TRAINING
+from calc.blocks.build import vectors_of_pictures
 from calc.cli.run_options import given
 from calc.output.notes import note, remark
+from calc.sizes import ceil_div
 from calc.spec import Frames, ModelSpec
 from calc.spec.run import Run
 from calc.spec.traced import Traced
@@ -62,6 +64,17 @@ def of_inputs(spec: ModelSpec, frames: int | None, uses: Collection[str] = Run.m
     if frames is not None and isinstance(front, Frames) and front.n_positions and front.n_frames not in (None, frames):
         whole = f"{front.n_frames:,}"
         note(spec, f"--frames {frames:,} are not the {whole} of its positions; transformers takes {whole} alone")
+
+
+def of_places(spec: ModelSpec, run: Run) -> None:
+    """Say so where pictures give more vectors than a batch has tokens, whose places they take."""
+    if not run.images or not spec.takes_pictures or run.phase == "decode":
+        return
+    vectors, places = vectors_of_pictures(spec, run.load()), run.batch * run.seq
+    if vectors > places:
+        least = ceil_div(vectors, run.batch)
+        told = f"the {vectors:,} vectors of --images {run.images} take the places of more tokens than there are"
+        note(spec, f"{told} ({places:,}); --seq {least} would hold them")
 
 
 def _without(spec: ModelSpec, option: str, why: str) -> None:

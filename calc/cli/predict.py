@@ -198,6 +198,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle |= set() if run.trains else set(IN_TRAINING)
     notes.unused(Run.model_fields.keys() - idle, run.phase)
     notes.of_inputs(spec, run.source_seq)
+    notes.of_places(spec, run)
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if run.trains:
         notes.undivided(run)

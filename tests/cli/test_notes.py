@@ -163,6 +163,16 @@ def test_a_tower_that_reads_no_pictures_is_named(capsys: Capture, tmp_path: Path
     assert said not in run(capsys, f"flops {path} --phase decode --context 32")[1].splitlines()
 
 
+def test_a_text_that_is_too_short_for_its_pictures_is_named(capsys: Capture, tmp_path: Path) -> None:
+    """Each of this tower's pictures takes as many places as its config says."""
+    path = tmp_path / "seeing.json"
+    path.write_text(json.dumps({"model_type": "gemma3", **SEEING["gemma3"][0]}))
+    places = SEEING["gemma3"][0]["mm_tokens_per_image"]
+    least = f"--seq {2 * places} would hold them"
+    assert least in run(capsys, f"flops {path} --seq {2 * places - 1} --batch 2 --images 4")[1]
+    assert least not in run(capsys, f"flops {path} --seq {2 * places} --batch 2 --images 4")[1]
+
+
 def test_a_page_that_has_no_picture_is_named(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "page.json"
     path.write_text(json.dumps({"model_type": "layoutlmv3", **TEXT["layoutlmv3"][0]}))
