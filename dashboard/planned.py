@@ -86,6 +86,7 @@ def planned(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
     Errors: Refused for what no plan can change, and where no plan was found in time.
     """
     question = wanted.question(spec)
+    TOOLS[wanted.tool].check(question)
     with _searching:
         found = answer([question], wanted.objective, progress=_Clock())
     if not found.plans:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,24 @@ def test_modules_that_predict_further_count_where_pieces_are_dealt(
     assert dealt[-1] <= min(dealt[1:-1], default=layers)
     if lighter_ends(layers, pp, held, further):
         assert {dealt[0] + 1, *dealt[1:-1], dealt[-1] + 1 + further} == {(layers + 2 + further) // (pp * held)}
+
+
+@pytest.mark.parametrize(("layers", "pp", "pieces"), [(64, 8, 1), (64, 8, 4), (60, 4, 3)])
+def test_modules_change_no_stage_where_all_have_as_many_layers(layers: int, pp: int, pieces: int) -> None:
+    """Megatron-Core divides layers alone (get_num_layers_to_build) and adds modules to the last stage
+    (get_mtp_num_layers_to_build): nothing is written but how many there are."""
+    spec = calc.load_model("deepseek-v3")
+    groups = (spec.layers[-1].model_copy(update={"count": layers}),)
+    even = asked(), plan(pp=pp, interleave=pieces, micro_batches=pp, mtp=True)
+    question = replace(even[0], spec=spec.model_copy(update={"layers": groups}))
+    assert stage_lengths(layers, pp, pieces, 1) == (layers // pp,) * pp
+    for name in ("megatron-core", "nemo"):
+        text = tool(name).write(Launch(question, even[1]))
+        assert re.search(r"mtp.num.layers[ =]1", text)
+        assert not re.search(r"layout[ =](?!None)|-split|split=True|stage=[0-9]|pipeline-num-layers", text)
+        read = tool(name).read(text, "plan")
+        assert read.division.further == 1
+        assert "stages" not in words_of(question, read)
 
 
 PUBLISHED = {
