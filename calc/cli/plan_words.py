@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from calc import checks
 from calc.cli.costs import Price
 from calc.cli.run_options import given
 from calc.errors import Refused, shortened
 from calc.plan.question import BOUNDED, CHOICES, SIZES, sequences_of
 from calc.spec import ModelSpec
+from calc.spec.run import MODULES
 from calc.spec.run.precision import RECIPE_BY_NAME
 from calc.units import parse_tokens
 
@@ -152,6 +154,8 @@ def fixed(said: Sequence[tuple[str, str]]) -> dict[str, Any]:
             found[name] = parse_tokens(word, f"--fix {name}", 0 if name == "zero" else 1)
         elif name == "sequence_parallel":
             found[name] = _truth(word)
+        elif name == "recompute":
+            found[name] = _modules(word)
         elif name in CHOICES or name == "recipe":
             known = {str(value): value for value in CHOICES.get(name) or tuple(RECIPE_BY_NAME)}
             if word not in known:
@@ -160,6 +164,14 @@ def fixed(said: Sequence[tuple[str, str]]) -> dict[str, Any]:
         else:
             raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
     return found
+
+
+def _modules(word: str) -> tuple[str, ...]:
+    """Modules with a comma or a plus between them, or none."""
+    names = () if word == "none" else tuple(dict.fromkeys(re.split(r"[,+]", word)))
+    for each in names:
+        checks.word("--fix recompute", each, MODULES)
+    return names
 
 
 def at_most(said: Sequence[tuple[str, str]]) -> dict[str, int]:

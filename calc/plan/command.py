@@ -25,6 +25,8 @@ def predict_command(question: Question, run: Run) -> str | None:
         words["expert_tp"] = run.expert_tp
     if run.checkpoint_every > 1:
         words["checkpoint_every"] = run.checkpoint_every
+    if run.recompute:
+        words["recompute"] = ",".join(run.recompute)
     if run.offload != "none":
         words["offload"] = run.offload
     if run.offload == "optimizer":

@@ -128,7 +128,7 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
     needs = most_needed(training_ranks(question.spec, run))
     found = predict(question.spec, question.device, run)
     columns = {name: getattr(run, name) for name in ("tp", "pp", "cp", "ep", "interleave", "zero")}
-    switched = {name: getattr(run, name) for name in ("checkpointing", "schedule", "offload", "expert_tp")}
+    switched = {name: getattr(run, name) for name in ("checkpointing", "recompute", "schedule", "offload", "expert_tp")}
     return Plan(
         question=question,
         run=run,

@@ -25,7 +25,8 @@ class Launcher(NamedTuple):
     fewer; or written out piece by piece. modules: whether what is written out has modules that predict further tokens,
     or the ends alone of stages that hold one piece are others beside them. experts: whether tensor-parallel ranks cut
     routed experts always, may have whole ones instead, or have whole ones wherever experts are spread.
-    narrow_zero: the stages of ZeRO that go with moments in bf16; None: all."""
+    narrow_zero: the stages of ZeRO that go with moments in bf16; None: all. recomputable: modules that it can have
+    computed again by themselves; None: any."""
 
     name: str
     source: str
@@ -35,9 +36,12 @@ class Launcher(NamedTuple):
     experts: Experts = "any"
     modules: Modules = "layouts"
     narrow_zero: tuple[int, ...] | None = None
+    recomputable: tuple[str, ...] | None = ()
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
+        if name == "recompute":
+            return self.recomputable is None or set(value) <= set(self.recomputable)
         return name not in self.only or value in self.only[name]
 
     def cuts(self, tp: Any, ep: Any, pieces: Any) -> Any:
@@ -58,8 +62,10 @@ def launcher(name: str | None) -> Launcher:
     source, recipes = table.pop("source"), tuple(table.pop("recipes"))
     stages, experts = table.pop("stages", "any"), table.pop("experts", "any")
     modules, narrow = table.pop("modules", "layouts"), table.pop("narrow_zero", None)
+    again = table.pop("recomputable", None if (name or USUAL) == USUAL else ())
+    narrow = narrow and tuple(narrow)
     only = {field: tuple(values) for field, values in table.items()}
-    return Launcher(name or USUAL, source, recipes, only, stages, experts, modules, narrow and tuple(narrow))
+    return Launcher(name or USUAL, source, recipes, only, stages, experts, modules, narrow, again and tuple(again))
 
 
 @cache

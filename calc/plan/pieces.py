@@ -86,6 +86,7 @@ def parts(columns: Columns, words: Mapping[str, Any]) -> Column:
     several = sum((columns[name] > 1) * 1.0 for name in ("tp", "pp", "cp", "ep", "interleave"))
     parts_named = (words["checkpointing"] != "none") + (words["schedule"] != "1f1b") + (not words["sequence_parallel"])
     parts_named += (words.get("offload", "none") != "none") + (words.get("expert_tp") is not None)
+    parts_named += len(words.get("recompute", ()))
     return several + columns["zero"] / 4 + float(parts_named)
 
 

@@ -20,19 +20,23 @@ SIZES = ("dp", "tp", "pp", "cp", "ep", "zero", "batch", "micro_batches", "interl
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "checkpointing": tuple(name for name in CHECKPOINTING if name != "full-early-stop"),
     "checkpoint_every": (1, 2, 4, 8),
+    "recompute": ((),),
     "schedule": ("1f1b", "zero-bubble", "dualpipe"),
     "sequence_parallel": (True, False),
     "expert_tp": (None, 1),
     "offload": OFFLOADS,
     "offload_fraction": (1, 0.75, 0.5, 0.25),
 }
-"""Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which holds
-every micro-batch. Parts of the optimizer are of plans that have it on the host. Experts are in as many pieces as there
-are tensor-parallel ranks where nothing is said of them."""
+"""Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which
+holds every micro-batch. Modules that are computed again are those that are fixed.
+Parts of the optimizer are of plans that have it on the host. Experts are in as many pieces as there are
+tensor-parallel ranks where nothing is said of them."""
 BOUNDED = (*SIZES, "expert_tp")
 """What a question may bound. Pieces of experts follow from a word and tp, and are fixed and bounded as a size."""
 IF_ASKED = {"offload": "none"}
 """Words of which one value alone is listed unless a question fixes another."""
+BESIDE_MODULES = ("none", "selective")
+"""Checkpointing beside which modules are computed again by themselves."""
 CONTEXT = 2**30
 """Bytes of a GPU that CUDA's context and its libraries' own buffers take, at most; beside what PyTorch reserves."""
 MOST_GPUS = 2**17
@@ -91,6 +95,8 @@ class Question:
             )
         if "offload_fraction" in self.fixed and self.fixed.get("offload") != "optimizer":
             raise Refused("--fix offload_fraction", "--fix offload=optimizer beside it", self.fixed["offload_fraction"])
+        if self.fixed.get("recompute") and self.fixed.get("checkpointing", "none") not in BESIDE_MODULES:
+            raise Refused("--fix recompute", "checkpointing none or selective beside it", self.fixed["checkpointing"])
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
 
@@ -110,7 +116,7 @@ class Question:
         stack = Run(stack=self.words.get("stack")).stack
         if stack is not None:
             its = stack.activations_on_host
-            if its is None or words["checkpointing"] not in its.checkpointing:
+            if its is None or words["checkpointing"] not in its.checkpointing or words["recompute"]:
                 return False
         return words["checkpoint_every"] == 1
 
@@ -174,6 +180,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "stages": None if run.stages is None else list(run.stages),
         "checkpointing": run.checkpointing,
         "checkpoint_every": int(run.checkpoint_every),
+        "recompute": list(run.recompute) or None,
         "sequence_parallel": bool(run.divides_sequence),
         "offload": run.offload,
         "offload_fraction": run.offload_fraction if run.offload == "optimizer" else None,
@@ -192,6 +199,7 @@ def short(run: Run) -> str:
     parts += [f"stages {','.join(map(str, run.stages))}"] if run.stages is not None else []
     every = f"/{words['checkpoint_every']}" * (words["checkpoint_every"] > 1)
     parts += [f"{words['checkpointing']}{every}"] * (words["checkpointing"] != "none")
+    parts += ["+".join(run.recompute)] * bool(run.recompute)
     part = f"/{words['offload_fraction']:g}" if words["offload_fraction"] not in (None, 1) else ""
     parts += [f"offload:{words['offload']}{part}"] * (words["offload"] != "none")
     parts += [words["schedule"]] * (words["schedule"] != "1f1b")

@@ -16,7 +16,7 @@ from calc.errors import Refused
 from calc.memory.conditions import conditions
 from calc.memory.expert_conditions import whole_experts
 from calc.memory.stage_lengths import ENDS
-from calc.plan.question import CHOICES, IF_ASKED, Question
+from calc.plan.question import BESIDE_MODULES, CHOICES, IF_ASKED, Question
 from calc.spec import ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
@@ -39,10 +39,11 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
     Of every so many layers one is checkpointed where layers are, as a whole, and a part of the optimizer is on the host
-    where the optimizer is. Experts that no rank cuts ask for a divided stream (`calc.memory.expert_conditions`); in how
-    many pieces they may be is asked of each row.
+    where the optimizer is. Modules are computed again beside no checkpointing and selective,
+    which names one of them. Experts that no rank cuts ask for a divided stream (`calc.memory.expert_conditions`); in
+    how many pieces they may be is asked of each row.
     """
-    choices = {"recipe": question.recipes, **CHOICES}
+    choices = {"recipe": question.recipes, **CHOICES, "recompute": (question.fixed.get("recompute", ()),)}
     asked = {**IF_ASKED, **{name: word for name, word in question.fixed.items() if name != "expert_tp"}}
     whole = _whole(question)
     ways = [[value for value in choices[name] if asked.get(name, value) == value] for name in choices]
@@ -51,6 +52,10 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     for values in product(*ways):
         words = dict(zip(choices, values, strict=True))
         if words["checkpoint_every"] > 1 and words["checkpointing"] != "full":
+            continue
+        if words["recompute"] and words["checkpointing"] not in BESIDE_MODULES:
+            continue
+        if "core_attn" in words["recompute"] and words["checkpointing"] == "selective":
             continue
         if words["offload_fraction"] != 1 and words["offload"] != "optimizer":
             continue

@@ -17,16 +17,20 @@ def in_pieces(leaf: Leaf, names: Collection[str]) -> bool:
     return leaf.op.module in names or any(part.module in names or part.region in names for part in leaf.parents)
 
 
+def _there(everything: Iterable[Leaf]) -> set[str]:
+    found = {each.module for leaf in everything for each in (leaf.op, *leaf.parents)}
+    return {"core_attn", *filter(None, found)}
+
+
 def check_modules(everything: Iterable[Leaf], names: Collection[str]) -> None:
     """Errors: Refused for modules of which a model has none."""
     asked = [name for name in MODULES if name in names]
     if not asked:
         return
-    there = {each.module for leaf in everything for each in (leaf.op, *leaf.parents)}
+    there = _there(everything)
     for name in asked:
         if name not in there:
-            known = ", ".join(sorted({"core_attn", *filter(None, there)}))
-            raise Refused("recompute", f"modules that the model has ({known})", name)
+            raise Refused("recompute", f"modules that the model has ({', '.join(sorted(there))})", name)
 
 
 def recomputed_pieces(everything: Sequence[Leaf], names: Collection[str]) -> list[Leaf]:

@@ -74,6 +74,7 @@ def plans_of(name: str) -> list[tuple[Question, Run]]:
     ]
     kinds += [{"checkpointing": "selective-op"}, {"checkpointing": "selective"}, {"zero": 3}, {"zero": 0}]
     kinds += [{"sequence_parallel": False, "tp": 2}, {"offload": "optimizer"}, {"offload": "activations"}]
+    kinds += [{"recompute": ("mlp",)}]
     found = []
     for fixed in kinds:
         asked = asked_of(name, fixed=fixed)

@@ -111,13 +111,20 @@ def test_sizes_of_nothing_are_refused(name: str, text: str) -> None:
      "model.config.recompute_modules=[{}]"),
 ])  # fmt: skip
 def test_modules_that_are_recomputed(name: str, start: str, granularity: str, modules: str) -> None:
-    """Attention's core is what selective recomputation means where nothing else is named; the rest is refused."""
-    read = tool(name).read
+    """Attention's core is what selective recomputation means where nothing else is named."""
+
+    def read(more: str) -> tuple[str, tuple[str, ...]]:
+        words = tool(name).read(f"{start} {granularity} {more}", "plan").words
+        return words["checkpointing"], words.get("recompute", ())
+
+    between = "," if name == "nemo" else " "
     for more in ("", modules.format("core_attn")):
-        assert read(f"{start} {granularity} {more}", "plan").words["checkpointing"] == "selective"
-    for others in ("moe_act", "core_attn,moe" if name == "nemo" else "core_attn moe"):
-        with pytest.raises(Refused, match=r"recompute.modules: expected core_attn: what recomputing other modules"):
-            read(f"{start} {granularity} {modules.format(others)}", "plan")
+        assert read(more) == ("selective", ())
+    assert read(modules.format("")) == ("none", ())
+    assert read(modules.format(f"moe_act{between}mlp")) == ("none", ("moe_act", "mlp"))
+    assert read(modules.format(f"core_attn{between}moe")) == ("selective", ("moe",))
+    with pytest.raises(Refused, match=r"recompute.modules: expected one of core_attn, mlp"):
+        read(modules.format("gdn_norm_out"))
 
 
 def test_what_is_read_and_not_described_is_refused() -> None:

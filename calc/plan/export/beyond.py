@@ -55,5 +55,7 @@ def _lacks(run: Run, tool: Tool) -> Iterator[str]:
         value = getattr(run, name)
         if not its.takes(name, value) and not (name == "zero" and run.dp * run.cp == 1):
             yield f"{name} {value}"
+    if not its.takes("recompute", run.recompute):
+        yield f"recompute {'+'.join(run.recompute)}"
     if not its.cuts(run.tp, run.ep, run.expert_pieces):
         yield f"expert_tp {run.expert_pieces}"

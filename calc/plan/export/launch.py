@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 from calc.errors import Refused
 from calc.plan.layouts import Layout
 from calc.plan.question import Question
-from calc.spec.run import Run
+from calc.spec.run import MODULES, Run
 from calc.units import parse_tokens
 
 CORE = "core_attn"
@@ -139,10 +139,14 @@ def torchrun(launch: Launch, program: str) -> str:
 
 
 def command(start: str, options: Iterable[tuple[str, Any]]) -> str:
-    """A command with an option a line; one whose value is True is a flag, None and False are left out."""
+    """A command with an option a line; one whose value is True is a flag, None and False are left out.
+    A tuple is several values."""
     lines = [start]
     for name, value in options:
         if value is None or value is False:
+            continue
+        if isinstance(value, tuple):
+            lines.append(shlex.join([name, *value]))
             continue
         lines.append(name if value is True else f"{name} {shlex.quote(str(value))}")
     return " \\\n  ".join(lines) + "\n"
@@ -186,13 +190,29 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def core_alone(modules: Sequence[str], where: str) -> None:
-    """Errors: Refused for modules that selective recomputation runs again beside, or without, attention's core, which
-    it runs again where nothing is named (Megatron-Core's recompute_modules)."""
-    if tuple(modules) not in ((), (CORE,)):
-        raise Refused(
-            where, f"{CORE}: what recomputing other modules saves and takes is not described", " ".join(modules)
-        )
+def granularity(run: Run) -> str | None:
+    """Megatron-Core's recompute_granularity; None where nothing is computed again."""
+    return run.checkpointing if run.checkpointing != "none" else "selective" if run.recompute else None
+
+
+def modules_written(run: Run) -> tuple[str, ...] | None:
+    """Megatron-Core's recompute_modules; None where they are as usual, attention's core alone."""
+    if not run.recompute:
+        return None
+    core = run.checkpointing == "selective" and CORE not in run.recompute
+    return (CORE,) * core + run.recompute
+
+
+def modules_read(modules: Sequence[str] | None, where: str) -> dict[str, Any]:
+    """The words of selective recomputation of these modules; None: of attention's core. Errors: Refused for modules
+    that are not described."""
+    if modules is None:
+        return {"checkpointing": "selective"}
+    for name in modules:
+        if name not in MODULES:
+            raise Refused(where, f"one of {', '.join(MODULES)}", name)
+    others = tuple(name for name in modules if name != CORE)
+    return {"checkpointing": "selective" if CORE in modules else "none"} | ({"recompute": others} if others else {})
 
 
 @overload

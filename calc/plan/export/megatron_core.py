@@ -13,7 +13,9 @@ from calc.plan.export.launch import (
     Tool,
     checkpointed,
     command,
-    core_alone,
+    granularity,
+    modules_read,
+    modules_written,
     one_of,
     options_of,
     recomputed,
@@ -78,8 +80,8 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
     yield "--bf16", True
     yield "--fp8-format", "hybrid" if run.recipe == "fp8" else None
-    if run.checkpointing != "none":
-        yield "--recompute-granularity", run.checkpointing
+    yield "--recompute-granularity", granularity(run)
+    yield MODULES, modules_written(run)
     if run.checkpointing == "full":
         method, layers = recomputed(launch)
         yield "--recompute-method", method
@@ -100,7 +102,7 @@ def _read(text: str, where: str) -> Read:
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
         words["checkpointing"] = "selective"
     if words["checkpointing"] == "selective":
-        core_alone(values_of(text, MODULES), f"{where}: {MODULES}")
+        words |= modules_read(values_of(text, MODULES) if MODULES in found else None, f"{where}: {MODULES}")
     for flag in NOT_DESCRIBED:
         if flag in found:
             raise Refused(

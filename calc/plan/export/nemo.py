@@ -9,7 +9,18 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.stage_lengths import further_modules
-from calc.plan.export.launch import Launch, Read, Tool, checkpointed, core_alone, one_of, recomputed, whole
+from calc.plan.export.launch import (
+    Launch,
+    Read,
+    Tool,
+    checkpointed,
+    granularity,
+    modules_read,
+    modules_written,
+    one_of,
+    recomputed,
+    whole,
+)
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
 
@@ -84,8 +95,10 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "data.global_batch_size", launch.question.sequences
     yield FP8, "hybrid" if run.recipe == "fp8" else None
     yield WIDE_GRADIENTS, run.recipe != "bf16-zero"
-    if run.checkpointing != "none":
-        yield "model.config.recompute_granularity", run.checkpointing
+    if run.checkpointing != "none" or run.recompute:
+        yield "model.config.recompute_granularity", granularity(run)
+    if (modules := modules_written(run)) is not None:
+        yield MODULES, f"[{','.join(modules)}]"
     if run.checkpointing == "full":
         method, layers = recomputed(launch)
         yield "model.config.recompute_method", method
@@ -120,11 +133,12 @@ def _read(text: str, where: str) -> Read:
     words["zero"] = _zero(found, where)
     if words["tp"] > 1 and not one_of(found, f"{STRATEGY}.sequence_parallel", TRUTH, "False", where):
         words["sequence_parallel"] = False
-    granularity = {"None": "none", "selective": "selective", "full": "full"}
-    words["checkpointing"] = one_of(found, "model.config.recompute_granularity", granularity, "None", where)
+    known = {"None": "none", "selective": "selective", "full": "full"}
+    words["checkpointing"] = one_of(found, "model.config.recompute_granularity", known, "None", where)
     if words["checkpointing"] == "selective":
-        modules = found.get(MODULES, "None").strip("[]()\"' ")
-        core_alone([] if modules == "None" else re.split(r"[\"', ]+", modules), f"{where}: {MODULES}")
+        named = found.get(MODULES, "None").strip("[]()\"' ")
+        modules = None if named == "None" else [each for each in re.split(r"[\"', ]+", named) if each]
+        words |= modules_read(modules, f"{where}: {MODULES}")
     for name in NOT_DESCRIBED:
         if one_of(found, name, TRUTH, "False", where):
             raise Refused(f"{where}: {name}", "False: what it keeps on the host is not described", "True")
