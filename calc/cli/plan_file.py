@@ -11,6 +11,7 @@ from calc.cli.plan_words import sequences as sequences_said
 from calc.cli.run_options import given as said
 from calc.errors import Refused
 from calc.output.notes import remark
+from calc.plan.existing import OF_ALL
 from calc.plan.export.launch import LONGEST, Read, Tool, meant
 from calc.reading.files import read_text
 
@@ -48,8 +49,9 @@ def with_file(given: Mapping[str, Any], read: Read) -> dict[str, Any]:
         _differ("--global-batch", sequences_said(batch, int(words["seq"]))[0], in_file, "sequences")
     for recipe in recipes(given["dtype"]):
         _differ("--dtype", recipe, read.words.get("recipe"))
-    if said("optimizer"):
-        _differ("--optimizer", words["optimizer"], read.words.get("optimizer"))
+    for name in OF_ALL:
+        if said(name):
+            _differ(f"--{name}", words[name], read.words.get(name))
     for name, value in fixed(given["fix"]).items():
         _differ(f"--fix {name}", value, read.words.get(name))
     return {**given, "words": words, "gpus": gpus, "global_batch": batch}
@@ -66,8 +68,9 @@ def unsaid(read: Read, given: Mapping[str, Any]) -> Read:
     words = {name: value for name, value in read.words.items() if name != "seq"}
     if given["dtype"] is not None:
         words.pop("recipe", None)
-    if said("optimizer"):
-        words.pop("optimizer", None)
+    for name in OF_ALL:
+        if said(name):
+            words.pop(name, None)
     if given["global_batch"] is not None:
         words.pop("micro_batches", None)  # which follow from the batch
     return read._replace(words=words, gpus=None, sequences=None, each=None)

@@ -18,6 +18,9 @@ from calc.spec import ModelSpec
 from calc.time import predict
 from calc.time.step.timed_run import timed_run
 
+OF_ALL = ("optimizer", "execution")
+"""Fields of a Run that a file may say and no search changes."""
+
 
 def question_of(question: Question, read: Read) -> Question:
     """The question that a launch file asks: its GPUs, sequences, length and formats in the place of what was said.
@@ -42,9 +45,10 @@ def question_of(question: Question, read: Read) -> Question:
 
 
 def _of_all(read: Read) -> dict[str, Any]:
-    """What a file says that holds of every plan compared with its own: its modules, and the optimizer."""
+    """What a file says that holds of every plan compared with its own: its modules, the optimizer, and what is
+    compiled."""
     found: dict[str, Any] = {"mtp": True} if read.division.further else {}
-    return found | {name: read.words[name] for name in ("optimizer",) if name in read.words}
+    return found | {name: read.words[name] for name in OF_ALL if name in read.words}
 
 
 def words_of(question: Question, read: Read) -> dict[str, Any]:

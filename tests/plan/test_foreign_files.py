@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import calc
 from calc.errors import Refused
 from calc.plan.existing import plan_of, question_of, words_of
+from calc.plan.export.launch import Launch
 from calc.plan.export.registry import tool
 from calc.plan.question import Question
 from calc.spec.clusters import load_cluster
@@ -153,6 +155,20 @@ def test_formats_and_optimizers_that_a_file_says() -> None:
         tool("deepspeed").read(deepspeed(optimizer={"type": "OneBitAdam"}), "ds.json")
     with pytest.raises(Refused, match="bf16_optimizer_states: expected false"):
         tool("deepspeed").read(deepspeed(bf16={"enabled": True, "bf16_optimizer_states": True}), "ds.json")
+
+
+def test_what_is_not_compiled_is_timed_so() -> None:
+    """torchtitan compiles where it is told to; what the file's plan is compared with is as it is."""
+    asked = replace(asked_on(8), recipes=("bf16-fsdp",), words={"stack": "torchtitan"})
+    start = "--parallelism.tensor-parallel-degree 1 --training.local-batch-size 1 --training.global-batch-size 64"
+    seconds = {}
+    for flag, execution in (("", "sdpa"), ("--compile.enable", "compiled")):
+        read = tool("torchtitan").read(f"{start} {flag} activation-checkpoint:full", "plan")
+        found = plan_of(question_of(asked, read), words_of(asked, read))
+        assert found.run.execution == execution
+        seconds[execution] = found.seconds
+        assert ("--compile.enable" in tool("torchtitan").write(Launch(asked, found.run))) == bool(flag)
+    assert seconds["compiled"] < seconds["sdpa"]
 
 
 def test_a_pipeline_s_schedule_is_read() -> None:

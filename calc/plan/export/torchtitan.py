@@ -16,6 +16,7 @@ CHECKPOINTING = {"none": "none", "selective-op": "selective", "full": "full"}
 OPTIMIZER = "--optimizer.implementation"
 OPTIMIZERS = {"adamw": "fused", "adamw-foreach": "foreach", "adamw-bf16": "fused_opt_states_bf16"}
 """Optimizer -> how torchtitan runs AdamW, which its configurations have (components/optimizer/optimizer.py)."""
+COMPILED = "--compile.enable"
 RESHARD = {"always": 3, "never": 2}
 SIZES = {
     "--parallelism.tensor-parallel-degree": "tp",
@@ -44,7 +45,7 @@ READ = (
     LAYERS,
     *LESS,
     OPTIMIZER,
-    "--compile.enable",
+    COMPILED,
     "--training.disable-cuda-graphs",
     "--nnodes",
     "--nproc-per-node",
@@ -74,7 +75,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
         yield LAYERS, layers
         yield from zip(LESS, ends, strict=True)
     yield OPTIMIZER, OPTIMIZERS[run.usual_optimizer]
-    yield "--compile.enable", True
+    yield COMPILED, run.fuses
     # Its parser refuses graphs beside a pipeline, and times are told without them.
     yield "--training.disable-cuda-graphs", True
     yield f"activation-checkpoint:{CHECKPOINTING[run.checkpointing]}", True
@@ -131,6 +132,8 @@ def _read(text: str, where: str) -> Read:
     if (seq := whole(found, "--training.seq-len", where)) is not None:
         words["seq"] = seq
     words["recipe"] = "bf16-fsdp"
+    if COMPILED not in found:  # which is off unless it is said
+        words["execution"] = "sdpa"
     updates = one_of(found, OPTIMIZER, {theirs: ours for ours, theirs in OPTIMIZERS.items()}, "fused", where)
     if updates != "adamw":
         words["optimizer"] = updates
