@@ -147,6 +147,15 @@ def test_physics_grows_with_work(field: str, data: st.DataObject) -> None:
             assert two > (0.33 if name == "b200 vllm bf16.fp8_cache@vllm_triton_attn" else 0.6) * one, (name, size)
 
 
+@pytest.mark.parametrize("visits", [16.0, 512.0, 2048.0, 3072.0, 8192.0])
+def test_a_part_of_experts_takes_no_longer_than_the_whole(visits: float) -> None:
+    """A rank's 96 of 768 columns have an eighth of the work, in rows of whole 16 bytes."""
+    whole = experts(visits, 8, 0.0, (2048.0, 768.0, 128.0))
+    for name, model in models("experts"):
+        every, part = (float(model.predicted(columns(**whole | {"tp": tp})[0])[0]) for tp in (1.0, 8.0))
+        assert part < 1.3 * every, name
+
+
 @pytest.mark.parametrize("field", FIELDS)
 def test_no_step_where_the_data_end(field: str) -> None:
     """Far beyond all that was measured, what was learned stays what it was at the end, so that time grows by physics:

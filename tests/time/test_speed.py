@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,14 @@ from calc.spec import Shorthand
 from calc.spec.catalogue import load_device
 from calc.time import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
 from calc.time.device.profile import Launch, Profile, Provenance, shipped_devices, shipped_profile
-from calc.time.device.relatives import alike, clock, moved, relatives_of
+from calc.time.device.relatives import alike, clock, cycle, moved, published_clock, relatives_of
 from calc.time.device.speed import on_stack
 from calc.time.models.flash import AttentionModel
 from calc.time.models.gemm import GemmModel
+from calc.time.models.learned import CARRIED
 from calc.time.models.limits import Limits, limits_of
 from calc.time.models.passes import PassModel
+from calc.time.models.questions import columns
 from tests.cli.test_commands import Run, run
 
 __all__ = ["run"]
@@ -171,6 +174,29 @@ def test_a_cache_of_unknown_size_is_taken_to_be_the_relatives() -> None:
     # Both have the same cores and memory, and one a tenth more watts.
     sizes = (16, 4096, 4096)
     assert speed_of("b300").gemm["bf16"].seconds(*sizes) == pytest.approx(model.seconds(*sizes), rel=0.05)
+
+
+def test_a_cycle_is_that_of_published_clocks() -> None:
+    """GHz that NVIDIA prints as boost clocks: A100 1.41, A10 1.695, L40S 2.52, H100 SXM 1.98."""
+    ghz = {"a100-sxm-80gb": 1.41, "a10": 1.695, "l40s": 2.52, "h100-sxm": 1.98}
+    for name, printed in ghz.items():
+        assert published_clock(load_device(name)) == pytest.approx(printed * 1e9, rel=0.005)
+    a100, a10 = load_device("a100-sxm-80gb"), load_device("a10")
+    assert cycle(a100, a10) == pytest.approx(1.41 / 1.695, rel=0.005)
+    assert cycle(load_device("h200"), load_device("h20")) == 1  # of one design
+
+
+def test_starts_caches_and_what_was_learned_move_to_other_cores() -> None:
+    """From an A100 to an A10: starts are as many cycles; a core with less bandwidth gains more by the shared cache; a
+    part of what libraries do beside physics is theirs there."""
+    a100, a10 = load_device("a100-sxm-80gb"), load_device("a10")
+    here = speed_of("a100-sxm-80gb").gemm["bf16"]
+    there = moved(here, "bf16", a100, a10)
+    assert there.constants["launch"] - here.constants["launch"] == pytest.approx(math.log(cycle(a100, a10)))
+    assert there.constants["cache"] < 0 < here.constants["cache"]
+    features = here.physics(columns(m=64, n=4096, k=4096, batch=1)[0]).features
+    learned = (model.residual.log_ratio(features)[0] for model in (there, here))
+    assert next(learned) == pytest.approx(CARRIED * next(learned), rel=1e-4)
 
 
 def test_relatives_are_of_the_same_family() -> None:

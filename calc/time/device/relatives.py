@@ -53,7 +53,8 @@ def moved(model: Any, name: str, origin: Device, device: Device) -> Any:
     its format."""
     plain = name.partition("@")[0]
     here, there = limits_named(origin, plain), limits_named(device, plain)
-    return model.moved(here, there, clock(origin, here.peak, device, there.peak), alike(origin, device))
+    faster = clock(origin, here.peak, device, there.peak)
+    return model.moved(here, there, faster, alike(origin, device), cycle(origin, device))
 
 
 def clock(origin: Device, here: float, device: Device, there: float) -> float:
@@ -63,6 +64,25 @@ def clock(origin: Device, here: float, device: Device, there: float) -> float:
     if origin.power is None or device.power is None:
         return 1.0
     return float((device.power.value / there / (origin.power.value / here)) ** (1 / 3))
+
+
+def cycle(origin: Device, device: Device) -> float:
+    """How long a cycle of the cores of `device` is, over one of `origin`, by published peaks of fp32: each lane of a
+    core adds a product a cycle. 1 where a peak is not known, and between cores of one design, whose clocks differ less
+    than peaks are rounded (an H20's 44 TFLOP/s would be 2.2 GHz)."""
+    if alike(origin, device):
+        return 1.0
+    here, there = published_clock(origin), published_clock(device)
+    return here / there if here and there else 1.0
+
+
+def published_clock(device: Device) -> float | None:
+    """Cycles a second of a device's cores, None where its peak in fp32 or its cores are not known."""
+    peak = device.known_peaks.get("fp32")
+    if peak is None or device.cores is None:
+        return None
+    lanes = priors()["relatives"]["lanes"]
+    return float(peak.value / device.cores.value / (2 * lanes.get(device.name, lanes["usual"])))
 
 
 def alike(one: Device, other: Device) -> bool:

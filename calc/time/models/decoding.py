@@ -57,6 +57,7 @@ class DecodeModel(Learned, TokenQuestion):
         "queries": -2.0,  # log: passes over queries and outputs by other kernels of the same call
     }
 
+    cycles: ClassVar[tuple[str, ...]] = ("launch", "tile", "combine")
     tile_heads: PositiveInt = 64
     tile_keys: PositiveInt = 128
     packed: bool = True
@@ -66,15 +67,15 @@ class DecodeModel(Learned, TokenQuestion):
         """The model of `seconds` measured at `shape` (columns by the names of the arguments of `seconds`)."""
         return fit_learned(cls.prior(limits, kernel_source), shape, seconds, seed)
 
-    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = True, cycle: float = 1.0) -> Self:
         """This model on a device of other limits; a block of keys, which is mostly waited for, takes less time where
         memory is faster, by `FETCHED`."""
         import math
 
         shorter = FETCHED * math.log(target.bandwidth / origin.bandwidth)
         own = {"block": self.constants["block"] - shorter}
-        there = super().moved(origin, target, clock, alike)
-        return there.model_copy(update={"constants": self.constants | own})
+        there = super().moved(origin, target, clock, alike, cycle)
+        return there.model_copy(update={"constants": there.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """Each of `STRUCTURES`; on a device without cores that tiles are handed to, one of them."""

@@ -16,6 +16,8 @@ TILE = 16.0
 """Rows that a tile of tensor cores has at least, however few tokens an expert gets."""
 LARGEST = 0.8
 """Part of all tokens that one expert gets at most under a power law."""
+VECTOR = 16.0
+"""Bytes that a thread loads at once: of matrices whose rows are no multiple of them, element by element."""
 QUANTILES = 8
 """Of the power law, that stand for all experts."""
 
@@ -73,6 +75,7 @@ class ExpertsModel(Roofline):
             "whole": np.log2(shape["inter"]),
             "ep": np.log2(shape["ep"]),
             "skew": shape["skew"],
+            "ragged": np.ceil(inter * self.limits.weight_size / VECTOR) * VECTOR - inter * self.limits.weight_size,
             "filled_64": rows / 64 / np.ceil(rows / 64),
             "filled_128": rows / 128 / np.ceil(rows / 128),
             "waves": np.log2(load.padded / 64 * np.maximum(inter, 64) / 64 / (self.limits.cores or 1)),

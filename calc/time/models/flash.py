@@ -60,6 +60,7 @@ class AttentionModel(Learned, PromptQuestion):
         "keys": 0.0,  # log: such passes over keys and values (writing the cache)
     }
 
+    cycles: ClassVar[tuple[str, ...]] = ("launch", "tile")
     tile_rows: PositiveInt = 128
     tile_keys: PositiveInt = 128
     packed: bool = True
@@ -91,16 +92,16 @@ class AttentionModel(Learned, PromptQuestion):
             update={"flops": slower, "traffic": BACKWARD_TRAFFIC, "constants": constants, "spread": None, "points": 0}
         )
 
-    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = True, cycle: float = 1.0) -> Self:
         """This model on a device of other limits, whose cores reach more of their peak where their clock is faster."""
         import math
 
-        there, now = super().moved(origin, target, clock, alike), float(part(self.constants["rate"]))
+        there, now = super().moved(origin, target, clock, alike, cycle), float(part(self.constants["rate"]))
         reached = math.exp(at_clock(math.log(now), clock))
         if reached == now:
             return there
         own = {"rate": math.log(reached / (1 - reached))}
-        return there.model_copy(update={"constants": self.constants | own})
+        return there.model_copy(update={"constants": there.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """Sizes of tiles, packed or not; on a device without cores that tiles are handed to, one of them."""

@@ -70,24 +70,26 @@ class GemmModel(Learned, ProductQuestion):
         "waves": -2.2,  # logit: 1 where the last wave takes as long as a full one
     }
 
+    cycles: ClassVar[tuple[str, ...]] = ("launch", "fill", "latency", "split")
+
     @classmethod
     def fit(cls, shape: Shape, seconds: Column, limits: Limits, kernel_source: str = "", seed: int = 0) -> GemmModel:
         """The model of `seconds` measured at `shape`, columns m, n, k and, where products were batched, batch."""
         shape, _ = columns(**{"batch": 1, **shape})
         return fit_learned(cls.prior(limits, kernel_source), shape, seconds, seed)
 
-    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = True, cycle: float = 1.0) -> Self:
         """This model on a device of other limits: makers size what feeds a core by what it computes, so that rates of
         one core move with its peak; where both have the same cores, one of which was cut, they stay."""
         import math
 
-        there = super().moved(origin, target, clock, alike)
+        there = super().moved(origin, target, clock, alike, cycle)
         own = {"peak": at_clock(self.constants["peak"], clock)}
         if origin.cores and target.cores:
             faster = 0.0 if alike else math.log(target.peak / target.cores * origin.cores / origin.peak)
             fed = faster + math.log(clock)
             own |= {name: self.constants[name] + fed for name in ("operands", "results", "merge")}
-        return there.model_copy(update={"constants": self.constants | own})
+        return there.model_copy(update={"constants": there.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """This model alone: tiles are chosen for each product."""

@@ -110,6 +110,11 @@ class Residual(Node):
             answers=base64.b64encode(whole.tobytes()).decode(),
         )
 
+    def scaled(self, factor: float) -> Self:
+        """The same with log-ratios so many times as large."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**(fields | {"scale": self.scale * factor}))
+
     @property
     def trees(self) -> int:
         """How many there are."""

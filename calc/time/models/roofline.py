@@ -41,11 +41,11 @@ class Roofline(Learned):
         """The model of `seconds` measured at `shape`, columns as `work` reads them."""
         return fit_learned(cls.prior(limits, kernel_source), shape, seconds, seed)
 
-    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = False) -> Self:
+    def moved(self, origin: Limits, target: Limits, clock: float = 1.0, alike: bool = True, cycle: float = 1.0) -> Self:
         """This model on a device of other limits, whose cores reach more of their peak where their clock is faster."""
         own = {"peak": at_clock(self.constants["peak"], clock)}
-        there = super().moved(origin, target, clock, alike)
-        return there.model_copy(update={"constants": self.constants | own})
+        there = super().moved(origin, target, clock, alike, cycle)
+        return there.model_copy(update={"constants": there.constants | own})
 
     def candidates(self) -> Iterable[Self]:
         """This model alone."""
