@@ -31,6 +31,7 @@ CLUSTERS = {
     "tpu-v5p": "tpu-v5p",
 }
 KINDS = ("dense", "experts", "nvfp4", "lora", "AMD and TPU")
+_SPECS: dict[str, ModelSpec] = {}
 
 
 class TrainingRow(NamedTuple):
@@ -65,6 +66,8 @@ def training_rows() -> Iterator[TrainingRow]:
 
 def _row(source: str, system: str, kind: str, name: str, spec: ModelSpec, seconds: float, **words: Any) -> TrainingRow:
     words = {name: word for name, word in words.items() if word is not None}
+    # What is worked out of a model is remembered by the object: rows of equal models share one.
+    spec = _SPECS.setdefault(spec.model_dump_json(), spec)
     return TrainingRow(source, system, kind, name, spec, seconds, {"cluster": CLUSTERS[system.split(",")[0]], **words})
 
 

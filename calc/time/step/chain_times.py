@@ -25,7 +25,7 @@ from calc.time.step.prediction import stretch_of
 from calc.time.step.record import record_of
 from calc.trace.functions import Matmul
 
-MOST = 2**15
+MOST = 2**16
 """Chains that are remembered of all records together."""
 
 

@@ -25,8 +25,9 @@ from calc.time.step.activations_on_host import moved_bytes
 from calc.time.step.chain_times import Question, TimedPass, timed_passes
 from calc.time.step.mfu import model_flops
 
-MOST = 256
-"""Passes that are remembered."""
+MOST = 4096
+"""Passes that are remembered: of a search over hundreds or thousands of GPUs one needs up to 2,500, and the next asks
+for most of them again; of one that needs more than are kept, none would be found. 4,000 hold about 100 MB."""
 BETWEEN = (
     *("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack"),
     "offload_fraction",
