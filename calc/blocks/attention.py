@@ -18,8 +18,8 @@ from calc.blocks.surroundings import Surroundings
 from calc.errors import Refused
 from calc.sizes import Size, exact_div, holds, is_exactly, is_symbolic, quotient
 from calc.spec import Attention
-from calc.spec.attention import BY_DISTANCE
 from calc.spec.load import Load
+from calc.spec.positions import BY_DISTANCE
 from calc.trace.functions import Attend
 from calc.trace.op import Cache
 from calc.trace.primitives.attend_live import Scoring

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
 from calc.spec.altup import AltUp
-from calc.spec.attention import Attention, HeadExperts, Norm, QkNorm, Temperature
+from calc.spec.attention import Attention
 from calc.spec.audio import Across, Convolution, Frames, PositionConvolution, Quantizer
 from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
@@ -25,6 +25,7 @@ from calc.spec.fronts import Embedding, Markers
 from calc.spec.funnel import FunnelAttention, Halved
 from calc.spec.gated_bias import GatedBias
 from calc.spec.gated_convolution import GatedConvolution
+from calc.spec.head_experts import HeadExperts
 from calc.spec.heads import Head, Projection
 from calc.spec.kda import Kda
 from calc.spec.latent import Indexer, Mla
@@ -35,11 +36,12 @@ from calc.spec.mixers import Branch, Parallel
 from calc.spec.mobile_net import MobileNet, MobileStage
 from calc.spec.model import Adapter, ModelSpec, Tower
 from calc.spec.ngrams import NGrams
+from calc.spec.norm import Norm, QkNorm
 from calc.spec.page import BoxBuckets, Boxes, PageAttention, Picture
 from calc.spec.patches import Patches, WindowedPositions
 from calc.spec.per_layer import PerLayerInputs
 from calc.spec.pooling import AttentionPool
-from calc.spec.positions import Buckets, Disentangled, Shaw
+from calc.spec.positions import Buckets, Disentangled, Shaw, Temperature
 from calc.spec.projector import Dense, Projector
 from calc.spec.pyramid import Neck, Pyramid
 from calc.spec.residual import Residual

@@ -1,8 +1,8 @@
-"""Norms and attention over keys and values of their own heads."""
+"""Attention over keys and values of their own heads."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,95 +10,11 @@ from calc.errors import Refused
 from calc.spec.block_indexer import BlockIndexer
 from calc.spec.convolved import Convolved
 from calc.spec.fields import Dim, Node
-from calc.spec.positions import Buckets, Disentangled, Shaw
+from calc.spec.head_experts import HeadExperts
+from calc.spec.norm import Norm, QkNorm
+from calc.spec.positions import BY_DISTANCE, Buckets, Disentangled, Shaw, Temperature
 from calc.spec.rope import Rope
 from calc.spec.sparse_blocks import SparseBlocks
-
-
-class Norm(Node):
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) over a vector.
-
-    kind: of a `batchnorm` (Ioffe & Szegedy 2015, arXiv:1502.03167) each value is normed over all vectors of a batch.
-    affine: False for norms without weights (OLMo). bias: an added vector; RMSNorm has none.
-    eps: added to the variance. unit_offset: what is multiplied is one plus the weight (Gemma).
-    wide: an RMSNorm's weight multiplies in fp32, before the result is narrowed (OLMo 2, gpt-oss); False: after (Llama).
-    widened: what is divided is in fp32 (Llama); False: its variance alone is computed of a copy in fp32 (T5).
-    as_weight: what an RMSNorm's weight multiplies is narrowed to the weight's format, not to that of what is read
-    (diffusers).
-    by_power: an RMSNorm's factor is a power of the mean square, which is kept beside it, and its weight a copy in fp32
-    (Gemma 3n's ears).
-    """
-
-    kind: Literal["layernorm", "rmsnorm", "batchnorm"] = "rmsnorm"
-    affine: bool = True
-    bias: bool = False
-    eps: float = Field(default=1e-5, ge=0)
-    unit_offset: bool = False
-    wide: bool = False
-    widened: bool = True
-    as_weight: bool = False
-    by_power: bool = False
-
-    @model_validator(mode="after")
-    def _biased(self) -> Self:
-        if self.bias and (self.kind == "rmsnorm" or not self.affine):
-            raise Refused("bias", "false for a norm that has none (rmsnorm, or without affine)", True)
-        if self.kind == "batchnorm" and (not self.bias or self.unit_offset):
-            raise Refused("bias", "true, and no unit_offset, of a norm over a batch", self.bias)
-        if self.by_power and (self.kind != "rmsnorm" or not (self.wide and self.widened) or self.unit_offset):
-            raise Refused("by_power", "false, but of an rmsnorm that is wide and has no unit_offset", True)
-        return self
-
-
-class QkNorm(Node):
-    """A norm on queries and keys before their product (Dehghani et al. 2023).
-
-    span: what one norm weight covers: `head` one vector of d_head shared by all heads (Qwen3), `heads` a vector of
-        d_head for each head (Command R), `each` the same, each head's LayerNorm a kernel of its own (StableLM), `all`
-        one vector over all heads together (OLMo 2).
-    turned: the norm reads what rotary positions have turned (Llama 4); False: what they will turn.
-    """
-
-    norm: Norm = Norm()
-    span: Literal["head", "heads", "each", "all"] = "head"
-    turned: bool = False
-
-    @model_validator(mode="after")
-    def _of_kernels(self) -> Self:
-        if self.span == "each" and (self.norm.kind != "layernorm" or self.norm.unit_offset or not self.norm.affine):
-            raise Refused("span", "each of LayerNorms alone, whose weights are as they are", self.span)
-        return self
-
-
-class Temperature(Node):
-    """Queries grow with their position p: times 1 + by * ln(1 + floor((p + start) / every)).
-
-    Nakanishi 2025 (arXiv:2501.19399), as in transformers 5.23, models/llama4/modeling_llama4.py.
-    start: the number of the first position, 1 in Llama 4 and 0 in Ministral 3.
-    """
-
-    every: float = Field(default=8192.0, gt=0)
-    by: float = 0.1
-    start: int = Field(default=1, ge=0, le=1)
-
-
-class HeadExperts(Node):
-    """Queries and outputs of experts: a router sends each token to `top_k` of `n_experts`, each of which has matrices
-    for as many query heads as there are key-value heads (JetMoE: Shen et al. 2024, arXiv:2404.07413, section 2.3)."""
-
-    symbols: ClassVar[dict[str, str]] = {"n_experts": "n_head_experts", "top_k": "head_top_k"}
-    n_experts: Dim
-    top_k: Dim
-
-    @model_validator(mode="after")
-    def _routing(self) -> Self:
-        if self.top_k > self.n_experts:
-            raise Refused("top_k", f"at most n_experts = {self.n_experts}", self.top_k)
-        return self
-
-
-BY_DISTANCE = ("transformer-xl", "transformer-xl-each", "xlnet")
-"""Positions whose queries are multiplied with projected distances too."""
 
 
 class Attention(Node):

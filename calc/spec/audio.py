@@ -7,9 +7,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 from calc.spec.positions import Sinusoid
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 from calc.spec.positions import Buckets
 
 

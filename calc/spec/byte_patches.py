@@ -10,8 +10,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from calc.sizes import Size, ceil_div
-from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class Hashes(Node):

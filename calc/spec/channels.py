@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.sizes import Size, quotient
-from calc.spec.attention import Norm
 from calc.spec.deep_router import DeepRouter
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 Activation = Literal[
     "gelu",

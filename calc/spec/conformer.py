@@ -7,9 +7,10 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Attention, Norm
+from calc.spec.attention import Attention
 from calc.spec.channels import Activation
 from calc.spec.fields import Node
+from calc.spec.norm import Norm
 
 
 class ConvolutionModule(Node):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class DeepRouter(Node):

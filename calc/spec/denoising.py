@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class Conditioning(Node):

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Norm
 from calc.spec.byte_patches import Hashes
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 from calc.spec.page import Boxes, Picture
 from calc.spec.positions import Sinusoid
 

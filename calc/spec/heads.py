@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.sizes import Size
-from calc.spec.attention import Norm
 from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class Head(Node):

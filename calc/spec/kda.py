@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class Kda(Node):

@@ -8,8 +8,9 @@ from pydantic import model_validator
 
 from calc.errors import Refused
 from calc.sizes import Size
-from calc.spec.attention import Norm, Temperature
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
+from calc.spec.positions import Temperature
 from calc.spec.rope import Rope
 
 

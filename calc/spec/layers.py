@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, Tag, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Attention, Norm
+from calc.spec.attention import Attention
 from calc.spec.byte_patches import PatchAttention, Patched
 from calc.spec.channels import Mlp, Moe
 from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
@@ -16,6 +16,7 @@ from calc.spec.fields import Count, Dim, Node
 from calc.spec.funnel import Halved
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or
 from calc.spec.ngrams import NGrams
+from calc.spec.norm import Norm
 from calc.spec.residual import Residual
 from calc.spec.retrieved import RetrievedExperts
 from calc.spec.shared_block import SharedBlock

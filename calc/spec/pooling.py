@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from calc.spec.attention import Attention, Norm
+from calc.spec.attention import Attention
 from calc.spec.channels import Mlp
 from calc.spec.fields import Node
+from calc.spec.norm import Norm
 
 
 class AttentionPool(Node):

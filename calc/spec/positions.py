@@ -1,4 +1,4 @@
-"""Positions: the order of fixed ones, and those that attention knows from distances, by learned tables."""
+"""Positions: the order of fixed ones, those that attention knows from distances, and what grows with them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ Sinusoid = Literal["alternating", "apart", "halves"]
 """Fixed positions: sines in even places and cosines in odd ones, wavelengths 2 pi * 10,000^(2i / width) (Vaswani et al.
 2017, section 3.5); the same with all sines before all cosines (Marian); or so with 10,000^(i / (width / 2 - 1)), which
 ends at 10,000 itself (Tensor2Tensor's code, which fairseq and Whisper follow)."""
+BY_DISTANCE = ("transformer-xl", "transformer-xl-each", "xlnet")
+"""Positions whose queries are multiplied with projected distances too."""
 
 
 class Buckets(Node):
@@ -66,3 +68,15 @@ class Disentangled(Node):
     normed: bool = False
     max_distance: int | None = Field(default=None, gt=0, le=2**31)
     nearest: bool = False
+
+
+class Temperature(Node):
+    """Queries grow with their position p: times 1 + by * ln(1 + floor((p + start) / every)).
+
+    Nakanishi 2025 (arXiv:2501.19399), as in transformers 5.23, models/llama4/modeling_llama4.py.
+    start: the number of the first position, 1 in Llama 4 and 0 in Ministral 3.
+    """
+
+    every: float = Field(default=8192.0, gt=0)
+    by: float = 0.1
+    start: int = Field(default=1, ge=0, le=1)

@@ -7,10 +7,10 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Norm
 from calc.spec.audio import Convolution
 from calc.spec.channels import Activation, Mlp
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class Dense(Node):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from calc.spec.attention import Norm
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class Pyramid(Node):

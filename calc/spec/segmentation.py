@@ -7,9 +7,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from calc.sizes import Size, exact_div
-from calc.spec.attention import Attention, Norm
+from calc.spec.attention import Attention
 from calc.spec.channels import Activation
 from calc.spec.fields import Dim, Node
+from calc.spec.norm import Norm
 
 
 class MaskDecoder(Node):

@@ -7,13 +7,14 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import Refused
-from calc.spec.attention import Attention, Norm
+from calc.spec.attention import Attention
 from calc.spec.channels import Activation, Mlp, Moe
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head
 from calc.spec.layers import LayerGroup, Placement
 from calc.spec.model import Adapter, ModelSpec
+from calc.spec.norm import Norm
 
 
 class Shorthand(Node):

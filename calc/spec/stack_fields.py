@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, Tag
 
 from calc.spec.altup import AltUp
-from calc.spec.attention import Attention, Norm
+from calc.spec.attention import Attention
 from calc.spec.audio import Frames
 from calc.spec.block_attention import BlockAttention
 from calc.spec.denoising import Denoised, Latents
@@ -18,6 +18,7 @@ from calc.spec.gated_bias import GatedBias
 from calc.spec.heads import Projection
 from calc.spec.layers import LayerGroup
 from calc.spec.mixers import kind_or
+from calc.spec.norm import Norm
 from calc.spec.page import PageAttention
 from calc.spec.patches import Patches
 from calc.spec.per_layer import PerLayerInputs

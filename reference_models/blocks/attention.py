@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from calc.spec import Attention
-from calc.spec.attention import BY_DISTANCE
+from calc.spec.positions import BY_DISTANCE
 from reference_models.blocks.attend import attend, fuses, head_sizes, scale_of, split
 from reference_models.blocks.attention_experts import RoutedOutput, by_head, by_slot
 from reference_models.blocks.attention_inputs import add_projections, placed, projected, rotation, temperature
