@@ -109,10 +109,10 @@ def vocabulary_head(cfg: Config, act: Activation, parts: Parts) -> Head | None:
     return Head(tied=True, bias=True, transform=layer_norm(cfg), activation=act, wide_loss="lm" in parts)
 
 
-def heads(cfg: Config, parts: Parts) -> tuple[Projection, ...]:
+def heads(cfg: Config, parts: Parts, dense: Activation = "tanh") -> tuple[Projection, ...]:
     """The projections that `parts` names, in the order they run; `mlm` and `lm` are the vocabulary head's business.
 
-    A classifier reads the pooler, or the layer `dense` before it, where there is one.
+    A classifier reads the pooler, or the layer `dense` before it, where there is one. dense: its activation.
     """
     made: list[Projection] = []
     pooled = None
@@ -122,7 +122,7 @@ def heads(cfg: Config, parts: Parts) -> tuple[Projection, ...]:
                 made.append(POOLER)
                 pooled = "pooler"
             case "dense":
-                made.append(Projection(name="dense", per="sequence", activation="tanh"))
+                made.append(Projection(name="dense", per="sequence", activation=dense))
                 pooled = "dense"
             case "next_sentence":
                 made.append(Projection(name="next_sentence", d_out=2, per="sequence", reads=pooled))

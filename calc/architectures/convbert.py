@@ -7,9 +7,7 @@ from calc.architectures.bert import encoder, heads, layer_norm, tables
 from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Activation, Attention, Head, ModelSpec, Projection
-
-Parts = tuple[str, ...]
+from calc.spec import Attention, Head, ModelSpec
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -33,7 +31,7 @@ def spec(cfg: Config) -> ModelSpec:
     if parts == ("mlm",):
         tied = cfg.flag("tie_word_embeddings", absent=True)
         head = Head(tied=tied, bias=True, transform=layer_norm(cfg), wide_loss=False)
-    made = encoder(cfg, embedding, act, _heads(cfg, parts, act), head)
+    made = encoder(cfg, embedding, act, heads(cfg, parts, act), head)
     group = made.layers[0]
     layers = (group.model_copy(update={"mixer": _attention(cfg, d_model)}),)
     return made.model_copy(update={"layers": layers})
@@ -59,11 +57,3 @@ def _attention(cfg: Config, d_model: int) -> Attention:
         softmax="model",
         span=kernel,
     )
-
-
-def _heads(cfg: Config, parts: Parts, act: Activation) -> tuple[Projection, ...]:
-    """BERT's, but that the layer before the classifier has the model's own activation."""
-    made = heads(cfg, parts)
-    if parts and parts[0] == "dense":
-        return (made[0].model_copy(update={"activation": act}), *made[1:])
-    return made

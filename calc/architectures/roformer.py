@@ -6,7 +6,7 @@ from calc.architectures.bert import encoder, heads, layer_norm, vocabulary_head
 from calc.architectures.common import activation
 from calc.architectures.config import Config
 from calc.errors import Refused
-from calc.spec import Attention, Embedding, ModelSpec, Projection, Rope
+from calc.spec import Attention, Embedding, ModelSpec, Rope
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -25,7 +25,7 @@ def spec(cfg: Config) -> ModelSpec:
     cfg.only("rotary_value", False, why="values that turn too are not described")
     act = activation(cfg, "hidden_act", absent="gelu")
     embedding = _embedding(cfg)
-    made = encoder(cfg, embedding, act, _heads(cfg, parts, act), vocabulary_head(cfg, act, parts))
+    made = encoder(cfg, embedding, act, heads(cfg, parts, act), vocabulary_head(cfg, act, parts))
     group = made.layers[0]
     assert isinstance(group.mixer, Attention)
     turned = group.mixer.model_copy(update={"position": "rope", "rope": Rope(interleaved=True)})
@@ -50,11 +50,3 @@ def _embedding(cfg: Config) -> Embedding:
         n_angles=cfg.size("max_position_embeddings", absent=1536),
         d_angles=d_head,
     )
-
-
-def _heads(cfg: Config, parts: tuple[str, ...], act: str) -> tuple[Projection, ...]:
-    """BERT's, but that the layer before the classifier has the model's own activation."""
-    made = heads(cfg, parts)
-    if parts and parts[0] == "dense":
-        return (made[0].model_copy(update={"activation": act}), *made[1:])
-    return made

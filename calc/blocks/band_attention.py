@@ -6,7 +6,8 @@ Source: Beltagy et al. 2020 (arXiv:2004.05150), section 3.2; transformers 5.23, 
 from __future__ import annotations
 
 from calc.blocks.surroundings import Surroundings
-from calc.sizes import Size, exact_div, is_exactly
+from calc.blocks.tokens_first import tokens_first
+from calc.sizes import Size, exact_div
 from calc.spec import BandAttention
 from calc.spec.load import Load
 from calc.trace.functions import Matmul
@@ -26,16 +27,11 @@ def band_attention(t: Trace, spec: BandAttention, x: Tensor, load: Load, around:
     6 * batch * n_heads * d_head * seq * reach for values.
     """
     width = spec.n_heads * spec.d_head
-    q, k, v = (t.linear(f"{name}_proj", _laid(t, x, load), width, bias=True, shard=COLUMN) for name in "qkv")
+    q, k, v = (t.linear(f"{name}_proj", tokens_first(t, x, load), width, bias=True, shard=COLUMN) for name in "qkv")
     _unread(t, width, x.width)
     q = t.scaled("query_scale", q)
     y = _core(t, spec, q, k, v, load)
     return t.linear("o_proj", y, x.width, bias=True, shard=ROW)
-
-
-def _laid(t: Trace, x: Tensor, load: Load) -> Tensor:
-    """x with tokens ahead of texts: a copy where there are several texts."""
-    return x if is_exactly(load.batch, 1) else t.joined(x, rows=x.rows, width=x.width)
 
 
 def _unread(t: Trace, width: Size, d_model: Size) -> None:

@@ -6,6 +6,7 @@ Source: Chen et al. 2022 (arXiv:2110.13900); transformers 5.23, models/wavlm/mod
 from __future__ import annotations
 
 from calc.blocks.surroundings import Surroundings
+from calc.blocks.tokens_first import tokens_first
 from calc.sizes import Size, is_exactly
 from calc.spec import GatedBias
 from calc.spec.load import Load
@@ -30,7 +31,7 @@ def gated_bias(t: Trace, spec: GatedBias, x: Tensor, load: Load, around: Surroun
     assert around.bias is not None
     width = spec.n_heads * spec.d_head
     gate = _gate(t, spec, x, load)
-    q, k, v = (t.linear(f"{name}_proj", _laid(t, x, load), width, bias=True, shard=COLUMN) for name in "qkv")
+    q, k, v = (t.linear(f"{name}_proj", tokens_first(t, x, load), width, bias=True, shard=COLUMN) for name in "qkv")
     q = t.scaled("query_scale", q)
     y = _core(t, spec, (q, k, v, gate, around.bias), load)
     return t.linear("o_proj", y, x.width, bias=True, shard=ROW)
@@ -44,11 +45,6 @@ def bias_of_each(t: Trace, bias: Tensor, load: Load) -> Tensor:
         return Storage(each.elements, read.dtype, read.grad, "none", NAME)
 
     return t.silent("bias_of_each", (bias,), each, keeps, reads=True)
-
-
-def _laid(t: Trace, x: Tensor, load: Load) -> Tensor:
-    """x with tokens ahead of texts: a copy where there are several texts."""
-    return x if is_exactly(load.batch, 1) else t.joined(x, rows=x.rows, width=x.width)
 
 
 def _gate(t: Trace, spec: GatedBias, x: Tensor, load: Load) -> Tensor:
