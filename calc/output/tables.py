@@ -8,36 +8,17 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from calc.output.dotted import short_names
+from calc.output.layout import Table, in_width, least_width, lines_of_rows, longest_word, right_aligned
 
 WIDTH = 80
 """Columns of a terminal that nobody has made wider; sentences are wrapped to it."""
-_NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s)?)?|–")
 
 _ONE_WIDE = re.compile("[\n -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u03ff\u2010-\u2027\u2030-\u205e\u2070-\u22ff]*")
 """Text of which it is known how wide it is: Latin and Greek letters, signs, no emoji and nothing that combines."""
-
-
-class Table(NamedTuple):
-    """Text laid out in columns; numbers are aligned to the right. note: a line below it.
-
-    spare: columns that a terminal too narrow for all is not shown, the first of them first. dotted: a column that
-    begins with names such as `layers.{}.mlp.up_proj`, of which such a terminal is shown the end, from a dot on.
-    whole: a column of names that are to be copied, which are never broken.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str = ""
-    note: str = ""
-    spare: Sequence[str] = ()
-    dotted: str = ""
-    whole: str = ""
 
 
 def emit(records: Sequence[Mapping[str, Any]], tables: Sequence[Table], fmt: str) -> None:
@@ -109,7 +90,7 @@ def _markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
-    marks = ["---:" if right else "---" for right in _right_aligned(table)]
+    marks = ["---:" if right else "---" for right in right_aligned(table)]
     lines = [line(table.columns), line(marks), *map(line, table.rows)]
     before = [f"**{table.title}**", ""] if table.title else []
     after = ["", table.note] if table.note else []
@@ -138,17 +119,10 @@ def _wide(tables: Sequence[Table]) -> str:
 
 
 def _lines(table: Table) -> list[str]:
-    right = _right_aligned(table)
-    rows = [[cell.split("\n") for cell in row] for row in (table.columns, *table.rows)]
-    widths = [max(len(line) for cell in column for line in cell) for column in zip(*rows, strict=True)]
-    found = [table.title] if table.title else []
-    for row in rows if any(table.columns) else rows[1:]:
-        for parts in zip_longest(*row, fillvalue=""):
-            cells = zip(parts, widths, right, strict=True)
-            found.append(
-                "  ".join(part.rstrip().rjust(width) if number else part.ljust(width) for part, width, number in cells)
-            )
-    return [*found, table.note] if table.note else found
+    names, *rows = lines_of_rows(table)
+    shown = [names, *rows] if any(table.columns) else rows
+    lines = [*([table.title] if table.title else []), *(line for row in shown for line in row)]
+    return [*lines, table.note] if table.note else lines
 
 
 def _fitted(tables: Sequence[Table], narrow: bool) -> str:
@@ -158,8 +132,8 @@ def _fitted(tables: Sequence[Table], narrow: bool) -> str:
     from rich.text import Text
 
     if narrow:
-        tables = [_shortened(_narrowed(table, Console().width), Console().width) for table in tables]
-    console = Console(width=max(_least_width(tables), Console().width) if narrow else 10_000, highlight=False)
+        tables = [in_width(table, Console().width) for table in tables]
+    console = Console(width=max(least_width(tables), Console().width) if narrow else 10_000, highlight=False)
     with console.capture() as captured:
         for i, table in enumerate(tables):
             if i:
@@ -168,9 +142,9 @@ def _fitted(tables: Sequence[Table], narrow: bool) -> str:
                 console.print(Text(table.title, "bold"))
             shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
             shown.show_header = any(table.columns)
-            for j, (column, right) in enumerate(zip(table.columns, _right_aligned(table), strict=True)):
+            for j, (column, right) in enumerate(zip(table.columns, right_aligned(table), strict=True)):
                 whole = right or (j == 0 and _named(table)) or (column != "" and column == table.whole)
-                least = _longest_word(table) if column and column == table.dotted else None
+                least = longest_word(table) if column and column == table.dotted else None
                 side = "right" if right else "left"
                 shown.add_column(Text(column), justify=side, no_wrap=whole, overflow="fold", min_width=least)
             for row in table.rows:
@@ -181,66 +155,6 @@ def _fitted(tables: Sequence[Table], narrow: bool) -> str:
     return captured.get()
 
 
-def _narrowed(table: Table, width: int) -> Table:
-    """The table without as many of its spare columns as it takes to fit, and a word on them."""
-    left_out: list[str] = []
-    for name in table.spare:
-        if _least_width([table]) <= width:
-            break
-        at = list(table.columns).index(name)
-        rows = [[*row[:at], *row[at + 1 :]] for row in table.rows]
-        table = table._replace(columns=[*table.columns[:at], *table.columns[at + 1 :]], rows=rows)
-        left_out.append(name)
-    if not left_out:
-        return table
-    lacking = f"not shown in {width} columns: {', '.join(left_out)}"
-    return table._replace(note=f"{table.note}\n{lacking}" if table.note else lacking)
-
-
-def _shortened(table: Table, width: int) -> Table:
-    """The table with names of its dotted column cut at a dot, where they are longer than other columns leave room."""
-    if not table.dotted:
-        return table
-    at = list(table.columns).index(table.dotted)
-    columns = list(zip(table.columns, *table.rows, strict=True))
-    room = width - 2 - sum(2 + max(map(len, column)) for j, column in enumerate(columns) if j != at)
-    cells = [row[at].split(" ") for row in table.rows]
-    named = [
-        " ".join([name, *rest])
-        for name, (_, *rest) in zip(short_names([name for name, *_ in cells], room), cells, strict=True)
-    ]
-    rows = [[*row[:at], name, *row[at + 1 :]] for name, row in zip(named, table.rows, strict=True)]
-    return table._replace(rows=rows)
-
-
-def _longest_word(table: Table) -> int:
-    """The longest word in the dotted column, which is not broken."""
-    at = list(table.columns).index(table.dotted)
-    return max((len(word) for row in table.rows for word in row[at].split()), default=0)
-
-
 def _named(table: Table) -> bool:
     """Whether rows begin with a name of one word, which a reader may want to copy: it is not broken."""
     return all(len(row[0]) <= 20 and " " not in row[0] for row in table.rows)
-
-
-def _least_width(tables: Sequence[Table]) -> int:
-    """The width in which no number and no word of up to 12 letters must be broken."""
-    widths = []
-    for table in tables:
-        right = _right_aligned(table)
-        columns = zip(table.columns, *table.rows, strict=True)
-        least = {table.dotted: _longest_word(table)} if table.dotted else {}
-        kept = [number or bool(name and name == table.whole) for name, number in zip(table.columns, right, strict=True)]
-        widths.append(
-            sum(
-                2 + max(least.get(column[0], 0), *(len(cell) if whole else min(len(cell), 12) for cell in column))
-                for column, whole in zip(columns, kept, strict=True)
-            )
-        )
-    return max(widths, default=0)
-
-
-def _right_aligned(table: Table) -> list[bool]:
-    columns = list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.columns)
-    return [any(cells) and all(not cell or _NUMBER.fullmatch(cell) for cell in cells) for cells in columns]
