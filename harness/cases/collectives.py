@@ -10,6 +10,7 @@ from calc.spec.fields import Dim
 from calc.spec.run import Run
 from calc.time.cluster.links import links_of
 from calc.time.kernels.kernel import Send
+from calc.time.models.collective import Collective as Name
 from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
 from harness.cases.case import Counts, Device
@@ -20,8 +21,6 @@ from harness.cases.tensors import relative, settle
 if TYPE_CHECKING:
     from torch import Tensor
 
-Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
-
 
 @dataclass(frozen=True)
 class CollectiveCase(RankCase):
@@ -29,7 +28,7 @@ class CollectiveCase(RankCase):
     `calc.time.kernels.kernel.Send` says. near: ranks of a node, None where all share one."""
 
     kind = "collective"
-    op: Op
+    op: Name
     nbytes: Dim
     ranks: Dim = 2
     near: Dim | None = None
