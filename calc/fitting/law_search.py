@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
 from calc.errors import Refused
 from calc.fitting.forms import Array
+from calc.fitting.law_doubts import check_designs
 from calc.fitting.law_runs import LawRuns
-from calc.fitting.minimum import carry
+from calc.fitting.minimum import Objective, carry
 from calc.fitting.solver import Evaluate, Solved, solve
 from calc.fitting.templates import Template
 from calc.laws import Equation, Law
@@ -23,6 +26,37 @@ _WEAK = 1e-12
 """Change of ln loss for one part in a hundred of a constant, below which the equation does not hold it."""
 _RANK = 1e-7
 """Smallest against largest singular value of the scaled Jacobian: beyond it differences resolve nothing."""
+
+
+class Found(NamedTuple):
+    """The constants of lowest objective. best: the logarithms of their sizes, signs: what these are multiplied with.
+    error: of each run there. unknown: names of those that the runs cannot tell. starts, of which so many agree."""
+
+    names: Sequence[str]
+    signs: Array
+    evaluate: Evaluate
+    best: Array
+    error: Array
+    unknown: Collection[str]
+    starts: int
+    agreeing: int
+
+
+def found_constants(
+    template: Template | None, entry: Law, given: LawRuns, law: str, aim: Objective, progress: Progress | None
+) -> Found:
+    """From all starts. Errors: Refused for runs that cannot tell constants apart, and fewer than there are of those."""
+    check_designs(template, given)
+    names, signs, begun = starts_of(entry, given) if template is None else starts_of_template(template, given)
+    if len(given.loss) < len(names):
+        raise Refused("runs", f"at least {len(names)}, a constant of {law} each", len(given.loss))
+    evaluate = partial(residuals, entry, given, names, signs)
+    best, agreeing = lowest(evaluate, begun, len(given.loss), aim.delta, progress)
+    error, jacobian = (each[0] for each in evaluate(best[None]))
+    unknown = undetermined(names, jacobian, given.notes)
+    if template and agreeing < 2:
+        given.notes.append(f"only {agreeing} of {len(begun)} starts came to these constants: trust what they predict")
+    return Found(names, signs, evaluate, best, error, unknown, len(begun), agreeing)
 
 
 def starts_of(law: Law, given: LawRuns) -> tuple[list[str], Array, Array]:

@@ -21,9 +21,9 @@ from calc.fitting.farseer import FARSEER
 from calc.fitting.fit import Source, aim_of, check_options
 from calc.fitting.forms import Array
 from calc.fitting.holdout import HeldOut, Rows, rolling
-from calc.fitting.law_doubts import check_designs, strangers
+from calc.fitting.law_doubts import strangers
 from calc.fitting.law_runs import LawRuns, read_for
-from calc.fitting.law_search import lowest, residuals, starts_of, starts_of_template, undetermined
+from calc.fitting.law_search import Found, found_constants, lowest, residuals, starts_of, starts_of_template
 from calc.fitting.minimum import HUBER, Objective
 from calc.fitting.solver import Evaluate, solve
 from calc.fitting.templates import Template
@@ -110,28 +110,16 @@ def fit_law(
     aim = aim_of(objective, delta)
     refits = min(refits, _AGAIN) if template else refits
     given = read_for(runs, entry, columns or {}, where, skip_invalid, template.shares if template else ())
-    check_designs(template, given)
-    names, signs, begun = starts_of(entry, given) if template is None else starts_of_template(template, given)
-    if len(given.loss) < len(names):
-        raise Refused("runs", f"at least {len(names)}, a constant of {law} each", len(given.loss))
-    evaluate = partial(residuals, entry, given, names, signs)
-    best, agreeing = lowest(evaluate, begun, len(given.loss), aim.delta, progress)
-    error, jacobian = (each[0] for each in evaluate(best[None]))
-    unknown = undetermined(names, jacobian, given.notes)
-    if template and agreeing < 2:
-        given.notes.append(f"only {agreeing} of {len(begun)} starts came to these constants: trust what they predict")
-    drawn = _drawn(evaluate, best, given, aim.delta, refits, seed, progress, again=template is not None)
-    # A constant that the runs do not bound runs away; beyond this it changes no prediction any more.
-    sets = signs * np.exp(np.clip(np.vstack([best, drawn]), -_FAR, _FAR))
+    found = found_constants(template, entry, given, law, aim, progress)
+    names, sets = found.names, _sets(found, given, aim.delta, refits, seed, progress, again=template is not None)
     theta = {**vars(entry.k), **dict(zip(names, sets[0].tolist(), strict=True))}
-    columns_of = {name: column for name, column in zip(names, sets.T, strict=True) if name not in unknown}
+    columns_of = {name: column for name, column in zip(names, sets.T, strict=True) if name not in found.unknown}
     budget, optimum = _optimum(template, given, names, sets, compute)
-    known = {name: column[1:] for name, column in (columns_of | optimum).items()}
-    intervals = bootstrap.intervals(known, level) if refits else {}
+    intervals = _intervals(columns_of | optimum, level) if refits else {}
     return LawFit(
         law=law,
-        constants={name: None if name in unknown else theta[name] for name in names},
-        objective=aim.value(error),
+        constants={name: None if name in found.unknown else theta[name] for name in names},
+        objective=aim.value(found.error),
         intervals=intervals,
         optimum={name: float(column[0]) for name, column in optimum.items()} or None,
         warnings=(*given.notes, *strangers(given, theta), *design.uncertain(intervals)),
@@ -140,11 +128,11 @@ def fit_law(
         source=entry.source,
         columns=given.columns,
         rows=len(given.loss),
-        starts=len(begun),
-        agreeing=agreeing,
+        starts=found.starts,
+        agreeing=found.agreeing,
         refits=refits,
         compute=budget,
-        held_out=_held_out(template, entry, given, names, signs, aim),
+        held_out=_held_out(template, entry, given, names, found.signs, aim),
         inputs=given.inputs,
         theta=theta,
     )
@@ -207,6 +195,20 @@ def _loss_of(equation: Equation, names: Sequence[str], sets: Array, *inputs: Arr
     own = {name: column[:, None] for name, column in zip(names, sets.T, strict=True)}
     with np.errstate(all="ignore"):  # a refit far off overflows; what follows is then no number and is not counted
         return equation.rule(SimpleNamespace(**own), *inputs)
+
+
+def _intervals(sets: Mapping[str, Array], level: float) -> dict[str, Interval | None]:
+    """Of what refits came to, which stand behind the fit's own."""
+    return bootstrap.intervals({name: column[1:] for name, column in sets.items()}, level)
+
+
+def _sets(
+    found: Found, given: LawRuns, delta: float, refits: int, seed: int, progress: Progress | None, again: bool
+) -> Array:
+    """Constants of the fit and behind them those of its refits, shape (1 + refits, constants)."""
+    drawn = _drawn(found.evaluate, found.best, given, delta, refits, seed, progress, again)
+    # A constant that the runs do not bound runs away; beyond this it changes no prediction any more.
+    return found.signs * np.exp(np.clip(np.vstack([found.best, drawn]), -_FAR, _FAR))
 
 
 def _drawn(

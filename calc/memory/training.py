@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from calc.memory.activations import Activations, activations, check_adapter
@@ -119,18 +120,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     of_loss = live.logits + live.between.logits, live.between.logits, live.scratch
     logits, named, scratch = (ceil_div(each, run.loss_chunks) for each in of_loss)
 
-    def moment(
-        weights: Size, gradients: Size, activations: Size = 0, logits: Size = 0, temporaries: Size = 0
-    ) -> dict[str, Size]:
-        return {
-            "weights": weights,
-            "gradients": gradients,
-            "optimizer": own.optimizer,
-            "activations": activations + live.between.buffers,
-            "logits": logits,
-            "temporaries": temporaries,
-        }
-
+    moment = partial(_moment, own, live)
     second: dict[str, dict[str, Size]] = {}
     if run.offload == "activations":
         there = own.waiting - own.layer_gradients * first + own.reduced
@@ -138,13 +128,8 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     later: dict[str, dict[str, Size]] = {}
     if back is not None and not is_exactly(back.touched, stage.chunks):
         for name, piece in (("backward, next piece", back.touched + 1), ("backward, last piece", stage.chunks)):
-            left = back.left(stage, piece)
-            kept = live.outside + ceil_div(live.layers * left, stage.held)
-            # Of the piece that has just gone back, its result is still there.
-            named_results = live.between.each * at_least(stage.held - left, 1)
-            kept = kept + minimum(live.between.sent, live.between.each * left) + named_results
-            kept = kept + ceil_div(live.ends * left, maximum(stage.held - 1, 1))
-            later[name] = moment(both, back.gradients(own, piece) + own.reduced, kept, named, again)
+            gradients, kept = back.gradients(own, piece) + own.reduced, _kept_at(back, live, stage, piece)
+            later[name] = moment(both, gradients, kept, named, again)
     return {
         "forward": moment(both, before, live.in_flight, logits),
         "loss": moment(gathered + own.unit, before, live.in_flight, logits, scratch),
@@ -156,6 +141,26 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
         ),
         "reduction": moment(gathered, own.waiting + maximum(own.reduced, own.root_reduced)),
         "optimizer step": moment(own.weights, own.gradients, temporaries=own.update),
+    }
+
+
+def _moment(
+    own: States,
+    live: Activations,
+    weights: Size,
+    gradients: Size,
+    activations: Size = 0,
+    logits: Size = 0,
+    temporaries: Size = 0,
+) -> dict[str, Size]:
+    """Bytes by term, with those that are live at all moments."""
+    return {
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": own.optimizer,
+        "activations": activations + live.between.buffers,
+        "logits": logits,
+        "temporaries": temporaries,
     }
 
 
@@ -183,6 +188,16 @@ class _GoneBack(NamedTuple):
         """Pieces of micro-batches that are in flight once the first of them has gone back through so many."""
         gone = (piece - 1) * self.group + 1 - self.before
         return maximum(stage.held - maximum(gone, 0), 0)
+
+
+def _kept_at(back: _GoneBack, live: Activations, stage: Stage, piece: Size) -> Size:
+    """Bytes of activations once the first micro-batch has gone back through so many pieces of a stage."""
+    left = back.left(stage, piece)
+    kept = live.outside + ceil_div(live.layers * left, stage.held)
+    # Of the piece that has just gone back, its result is still there.
+    named_results = live.between.each * at_least(stage.held - left, 1)
+    kept = kept + minimum(live.between.sent, live.between.each * left) + named_results
+    return kept + ceil_div(live.ends * left, maximum(stage.held - 1, 1))
 
 
 def _gone_back(run: Run, stage: Stage) -> _GoneBack | None:

@@ -8,6 +8,7 @@ from calc.errors import Refused
 from calc.sizes import Size, at_least, exact_div, is_exactly
 from calc.spec import Norm
 from calc.trace.footprint import Footprint
+from calc.trace.op import Weight
 from calc.trace.primitives.arithmetic import weighed_by
 from calc.trace.primitives.batch_norm import saved_by_batch_norm
 from calc.trace.recorder import Recorder
@@ -48,11 +49,7 @@ def norm(
     width = x.width if one else exact_div(x.width, n)
     shape = (width,) if heads is None else (heads, width)
     across = across and x.split in ("tensor", "kv")
-    weights, key, shard = (), key or name, as_divided(x) if across else shard
-    if spec.affine:
-        weights = (t.weight(f"{key}.weight", *shape, of="norm", shard=shard),)
-        if spec.bias:
-            weights += (t.weight(f"{key}.bias", *shape, of="norm", shard=shard),)
+    weights = _weights(t, key or name, spec, shape, as_divided(x) if across else shard)
     y = t.made(x.rows, x.width, x, weights=weights, split=x.split)
     y.heads = x.heads
     if vectors is None:
@@ -77,6 +74,12 @@ def norm(
         live_bytes=lambda footprint: taken_by_norm(footprint, spec, y),
     )
     return y
+
+
+def _weights(t: Recorder, key: str, spec: Norm, shape: tuple[Size, ...], shard: Shard | None) -> tuple[Weight, ...]:
+    """A norm's weight and bias, as far as it has them."""
+    names = ("weight", "bias")[: int(spec.affine) + int(spec.affine and spec.bias)]
+    return tuple(t.weight(f"{key}.{name}", *shape, of="norm", shard=shard) for name in names)
 
 
 def as_divided(x: Tensor) -> Shard | None:
