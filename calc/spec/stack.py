@@ -93,8 +93,8 @@ class Stack(Node):
     bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
     pipelines: whose stages of a pipeline are: of `torch` (torch.distributed.pipelining), which holds what it holds
-        between them; of `megatron`, which frees that, and turns to the next piece of a stage after as many micro-batches
-        as there are stages; of its `own`, which frees it too and takes any number of them.
+        between them; of `megatron`, which frees that, and turns to the next piece of a stage after as many
+        micro-batches as there are stages; of its `own`, which frees it too and takes any number of them.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
     format. offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
     """
