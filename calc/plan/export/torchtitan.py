@@ -149,8 +149,8 @@ def _division(found: dict[str, str], words: dict[str, Any], where: str) -> Divis
     words["interleave"] = one_of(found, SCHEDULE, PIECES, "1F1B", where)
     if schedule == "GPipe":
         words["schedule"] = "gpipe"
-    ends = (whole(found, option, where, 1, least=0) for option in LESS)
-    return Division(whole(found, LAYERS, where), *ends, even=False)
+    embedding, loss = (whole(found, option, where, 1, least=0) for option in LESS)
+    return Division(whole(found, LAYERS, where), embedding, loss, even=False)
 
 
 NAMES = (*SIZES, *READ)

@@ -112,8 +112,7 @@ class Residual(Node):
 
     def scaled(self, factor: float) -> Self:
         """The same with log-ratios so many times as large."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**(fields | {"scale": self.scale * factor}))
+        return self.model_validate(self.model_dump() | {"scale": self.scale * factor})
 
     @property
     def trees(self) -> int:
