@@ -131,7 +131,7 @@ FOLDERS = [Path(__file__).parent / "configs", CONFIGS]
 def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
     """How wrong both sides of the split are by shipped constants and by those that the command makes of the same rows,
     each of which did not see the side. llama.cpp's older constants meet the side they are fitted to worse than those;
-    servers' are near the command's: they are older than some of how rows are run."""
+    servers' are the command's."""
     kind = FITTED[what]
     known = kind.read(folder() / "measured" / "inference" / TABLES[what], FOLDERS)
     found = refitted(kind, known)
@@ -148,12 +148,10 @@ def test_the_document_prints_what_fitting_anew_changes(what: str) -> None:
         ours, theirs = (abs(kind.off(own, each[fold])).mean() for each in (found, shipped))
         assert ours < theirs if what == "llama.cpp" else ours == pytest.approx(theirs, abs=0.004)
     if what == "servers":
-        moved = {key: value / shipped["others"][key] for key, value in found["others"].items()}
-        # What is shipped is from before MI355X's rounds were told, since which the listed systems' prompts meet no
-        # bound, and before answers to come were promised room.
-        assert [key for key in moved if key not in OF_REQUESTS and abs(moved[key] - 1) > 0.045] == []
-        assert 0.95 > found["listed"]["link"] > found["listed"]["prompts"]
-        assert shipped["listed"]["prompts"] > 0.8 > found["listed"]["prompts"] > 0.5
+        # The last digits again; requests' are fitted to simulations, once these are in their place.
+        for name, constants_of in shipped.items():
+            moved = {key: value / constants_of[key] for key, value in found[name].items() if key not in OF_REQUESTS}
+            assert [key for key in moved if abs(moved[key] - 1) > 0.02] == []
 
 
 def _printed() -> list[list[str]]:
