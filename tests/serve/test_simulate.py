@@ -108,7 +108,7 @@ def test_who_has_no_room_to_the_end_does_not_run() -> None:
     assert one is not None
     assert four is not None
     assert four.output == pytest.approx(4 * one.output, rel=0.1)
-    with pytest.raises(Refused, match=r"fewer than the 0\.0058"):
+    with pytest.raises(Refused, match=r"fewer than the 0\.0059"):
         check_rate(alone, None, 0.0075, 512, 16_000)
 
 
