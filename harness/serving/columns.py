@@ -25,6 +25,9 @@ RateKey = tuple[str, str, str, int, bool, int, int]
 """What the rates of a case rest on: its device, format, engine, ranks that sums cross, whether attention is latent,
 stages, groups of ranks."""
 
+HELD = ("holding", "filled", "gathered", "further")
+"""Fields of an operating point that say for how long prompts are held back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -120,7 +123,7 @@ def columns(cases: Sequence[Case]) -> Columns:
         running=np.array([c.running for c in cases]),
         polls=np.array([float(c.row.polls) for c in cases]),
         ahead=np.array([float(c.engine.ahead) for c in cases]),
-        **{name: np.array([each.get(name, 0.0) for each in waits]) for name in OperatingPoint._fields[-4:]},
+        **{name: np.array([each.get(name, 0.0) for each in waits]) for name in HELD},
         together=np.array([float(c.row.spread == 0 and (c.engine.mixed or c.row.exact)) for c in cases]),
     )
     found = [lengths_of(c.rank, c.row.mean_input, c.row.mean_output) for c in cases]
