@@ -31,6 +31,8 @@ def ways() -> list[Run]:
     for tp, cp, ep, checkpointing in product((1, 2), (1, 2), (1, 2, 4), ("none", "selective", "full")):
         found.append(run_of(tp=tp, cp=cp, ep=ep, checkpointing=checkpointing))
     found += [run_of(tp=2, sequence_parallel=False), run_of(checkpointing="full", checkpoint_every=2)]
+    found += [run_of(tp=2, cp=2, ep=4, checkpointing="full", checkpoint_every=2), run_of(tp=2, recompute=("moe_act",))]
+    found += [run_of(tp=2, ep=4, recompute=modules) for modules in (("moe_act",), ("layernorm", "moe"))]
     other = load_stack("megatron-core").model_copy(update={"accumulates": False})
     return [*found, run_of(stack=other), run_of(experts="loop"), run_of(experts="loop", ep=2)]
 

@@ -6,7 +6,8 @@ runs once more. A search over plans asks for all of them together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from calc.spec import ModelSpec
@@ -16,17 +17,21 @@ from calc.time.cluster.links import links_of
 from calc.time.cluster.measured import with_measured
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
-from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import around
-from calc.time.step.network import between_ops
+from calc.time.step.network import after_op, times_run
 from calc.time.step.operations import ChainRun, Operations
-from calc.time.step.prediction import stretch_of
 from calc.time.step.record import record_of
-from calc.trace.functions import Matmul
+from calc.time.step.takes import Timed, Totals, takes_of
+from calc.trace.part import Leaf
 
 MOST = 2**16
 """Chains that are remembered of all records together."""
+MOST_COMMON = 2**11
+"""Ways to divide a model whose passes remember what they have in common."""
+OF_RANKS = ("tp", "cp", "ep", "sequence_parallel")
+"""Words by which ranks divide a model."""
+Messages = tuple[tuple[Kernel, Timing], ...]
 
 
 class Question(NamedTuple):
@@ -39,33 +44,54 @@ class Question(NamedTuple):
     level: float
 
 
-class Takes(NamedTuple):
-    """What all calls of one kernel take: seconds of the device and of the host, and kernels that are launched, None
-    where a stack runs it within another."""
+@dataclass(slots=True)
+class Common:
+    """What all passes have in common that differ in what is recomputed alone.
 
-    stretch: str
-    place: str
-    device: float
-    host: float
-    launched: float | None
+    laid: how ranks divide the model's ops. known: chains with what they take, those of other divisions among them.
+    ahead, back: the chains that run forward, and that go back. totals: what they take. messages: an op's id and how
+    often a pass runs it or goes back through it -> what ranks send one another after it, with the time of one call.
+    senders: the ops after which they send anything, once they are known.
+    """
 
-
-class Timed(NamedTuple):
-    """The kernels of a chain, with what runs beside them, and what each takes."""
-
-    kernels: tuple[tuple[Kernel, Timing], ...]
-    takes: tuple[Takes, ...]
+    laid: Operations
+    known: dict[Any, Timed]
+    ahead: list[Timed] = field(default_factory=list)
+    back: list[Timed] = field(default_factory=list)
+    senders: list[Leaf] | None = None
+    totals: Totals = field(default_factory=Totals)
+    messages: dict[tuple[int, float], Messages] = field(default_factory=dict)
 
 
 class TimedPass(NamedTuple):
-    """The chains of one pass in the order they run, and its messages with the time of one call."""
+    """One pass: what it has in common with others, the chains that it runs once more, and its messages with the time of
+    one call."""
 
-    chains: list[Timed]
-    messages: tuple[tuple[Kernel, Timing], ...]
+    common: Common
+    again: list[Timed]
+    messages: Messages
+
+    @property
+    def chains(self) -> Iterator[Timed]:
+        """All chains in the order they run."""
+        yield from (*self.common.ahead, *self.again, *self.common.back)
+
+    @property
+    def totals(self) -> Totals:
+        """What all chains take."""
+        return self.common.totals.with_chains(self.again) if self.again else self.common.totals
 
 
 KNOWN: dict[Any, dict[Any, Timed]] = {}
 """A record and what a pass depends on beside ranks -> what identifies a chain's run -> what it takes."""
+COMMON: dict[Any, Common] = {}
+"""The same with how ranks divide the model -> what passes have in common."""
+
+
+def forget() -> None:
+    """Nothing is remembered any more."""
+    KNOWN.clear()
+    COMMON.clear()
 
 
 def timed_passes(question: Question, runs: Sequence[Run], words: Sequence[Mapping[str, Any]]) -> list[TimedPass]:
@@ -74,56 +100,99 @@ def timed_passes(question: Question, runs: Sequence[Run], words: Sequence[Mappin
 
     Errors: Refused as `calc.time.predict`.
     """
-    if sum(map(len, KNOWN.values())) > MOST:
-        KNOWN.clear()
-    wanted: list[tuple[dict[Any, Timed], list[Any]]] = []
-    new: dict[Any, tuple[dict[Any, Timed], Any, Run, list[Kernel]]] = {}
-    for run, own in zip(runs, words, strict=True):
-        record = record_of(question.spec, run)
-        known = KNOWN.setdefault((CacheKey(record), *own.values()), {})
-        laid, keys = Operations(run, record, question.speed.kind != "cpu"), []
-        for each in laid.chain_runs():
-            keys.append(each.key)
-            if each.key not in known and (id(known), each.key) not in new:
-                new[id(known), each.key] = known, each.key, run, _kernels(question, run, laid, each)
-        wanted.append((known, keys))
-    messages = [_messages(question, run) for run in runs]
-    every = [kernel for *_, kernels in new.values() for kernel in kernels]
-    every += [kernel for some in messages for kernel in some]
-    execution, network = runs[0].execution or "sdpa", links_of(runs[0], question.speed.device).share
-    timings = iter(time_of(every, with_measured(question.speed, runs[0].cluster), execution, question.level, network))
-    for known, key, run, kernels in new.values():
-        timed = tuple((kernel, next(timings)) for kernel in kernels)
-        known[key] = Timed(timed, tuple(_takes(question, run, *one) for one in timed))
+    if sum(map(len, KNOWN.values())) > MOST or len(COMMON) > MOST_COMMON:
+        forget()
+    asked = _Asked(question)
+    begun = [asked.begin(run, own) for run, own in zip(runs, words, strict=True)]
+    asked.answer(runs[0])
+    for common, ahead, _, back, _ in begun:
+        if not common.ahead:
+            common.ahead, common.back = [common.known[key] for key in ahead], [common.known[key] for key in back]
+            common.totals = Totals().with_chains((*common.ahead, *common.back))
+    COMMON.update(asked.common)
     return [
-        TimedPass([known[key] for key in keys], tuple((kernel, next(timings)) for kernel in some))
-        for (known, keys), some in zip(wanted, messages, strict=True)
+        TimedPass(
+            common, [common.known[key] for key in again], tuple(one for key in sent for one in common.messages[key])
+        )
+        for common, _, again, _, sent in begun
     ]
+
+
+class _Begun(NamedTuple):
+    """A pass whose kernels are not timed yet: what it has in common with others, the keys of its chains, and those of
+    its messages."""
+
+    common: Common
+    ahead: list[Any]
+    again: list[Any]
+    back: list[Any]
+    sent: list[tuple[int, float]]
+
+
+class _Asked:
+    """What is to be asked of the models for several passes. common: what is begun of what passes have in common; new:
+    chains that no pass had before, and messages: their places and how often they are sent."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.common: dict[Any, Common] = {}
+        self.new: dict[tuple[int, Any], tuple[Common, Any, Run, list[Kernel]]] = {}
+        self.messages: dict[tuple[int, Any], tuple[Common, tuple[int, float], list[Kernel]]] = {}
+
+    def begin(self, run: Run, own: Mapping[str, Any]) -> _Begun:
+        """One pass: all that is not known of it is put down to be asked."""
+        record = record_of(self.question.spec, run)
+        beside = CacheKey(record), *own.values()
+        whole = *beside, *(getattr(run, name) for name in OF_RANKS)
+        common = COMMON.get(whole) or self.common.get(whole)
+        if common is None:
+            laid = Operations(run, record, self.question.speed.kind != "cpu")
+            common = self.common[whole] = Common(laid, KNOWN.setdefault(beside, {}))
+        laid, whole_known = common.laid, bool(common.ahead)
+        ahead, again, back = (
+            [self._chain(common, run, each) for each in some]
+            for some in ([] if whole_known else laid.ahead(), laid.again(run), [] if whole_known else laid.back())
+        )
+        return _Begun(common, ahead, again, back, self._sent(common, run))
+
+    def _chain(self, common: Common, run: Run, each: ChainRun) -> Any:
+        if each.key not in common.known and (id(common.known), each.key) not in self.new:
+            kernels = _kernels(self.question, run, common.laid, each)
+            self.new[id(common.known), each.key] = common, each.key, run, kernels
+        return each.key
+
+    def _sent(self, common: Common, run: Run) -> list[tuple[int, float]]:
+        """The keys of a pass's messages."""
+        if "network" not in self.question.directions:
+            return []
+        spec, links = self.question.spec, links_of(run, self.question.speed.device)
+        found: dict[tuple[int, float], Leaf] = {}
+        for leaf, times in times_run(common.laid.record.leaves if common.senders is None else common.senders, run):
+            key = id(leaf), times
+            if key not in common.messages and (id(common), key) not in self.messages:
+                some = [one for one in after_op(leaf, spec, run, links, times) if one.stands_in(self.question.within)]
+                if not some:
+                    continue
+                self.messages[id(common), key] = common, key, some
+            found[key] = leaf
+        common.senders = list(found.values())
+        return list(found)
+
+    def answer(self, run: Run) -> None:
+        """Everything that was put down is asked of the models, and remembered. run: one of all."""
+        question = self.question
+        every = [kernel for *_, kernels in self.new.values() for kernel in kernels]
+        every += [kernel for *_, some in self.messages.values() for kernel in some]
+        execution, network = run.execution or "sdpa", links_of(run, question.speed.device).share
+        timings = iter(time_of(every, with_measured(question.speed, run.cluster), execution, question.level, network))
+        for common, key, its, kernels in self.new.values():
+            timed = tuple((kernel, next(timings)) for kernel in kernels)
+            common.known[key] = Timed(timed, tuple(takes_of(question.speed, its, *one) for one in timed))
+        for common, key, some in self.messages.values():
+            common.messages[key] = tuple((kernel, next(timings)) for kernel in some)
 
 
 def _kernels(question: Question, run: Run, laid: Operations, each: ChainRun) -> list[Kernel]:
     """A chain's kernels and what runs beside them, of those that are asked for."""
     some = [one for one in around(laid.kernels(each), question.spec, run) if one.direction in question.directions]
     return [kernel for kernel in some if kernel.stands_in(question.within)]
-
-
-def _messages(question: Question, run: Run) -> list[Kernel]:
-    if "network" not in question.directions:
-        return []
-    links = links_of(run, question.speed.device)
-    return [kernel for kernel in between_ops(question.spec, run, links) if kernel.stands_in(question.within)]
-
-
-def _takes(question: Question, run: Run, kernel: Kernel, timing: Timing) -> Takes:
-    gap, each = launching(kernel, timing.seconds, question.speed, run.execution or "sdpa")
-    joined = run.stack is not None and run.stack.joins and kernel.again
-    launched = None if joined else kernel.calls * _launches(kernel, run)
-    seconds = kernel.calls * (timing.seconds + gap)
-    return Takes(stretch_of(kernel.direction), kernel.place, seconds, kernel.calls * each, launched)
-
-
-def _launches(kernel: Kernel, run: Run) -> float:
-    """Kernels that a stack launches for one: of experts' products, one for each expert where it groups none."""
-    one_each = run.stack is not None and run.stack.product_an_expert and kernel.routed is not None
-    groups = float(kernel.shape.groups) if one_each and isinstance(kernel.shape, Matmul) else 1.0
-    return max(kernel.launches, groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from calc.memory.sharding import Stage
@@ -53,13 +53,17 @@ def between_ops(spec: ModelSpec, run: Run, links: Links) -> Iterator[Kernel]:
 
     Errors: Refused for groups of ranks beyond a node without the rate of the network between nodes.
     """
+    for leaf, times in times_run(tree_of(spec, run), run):
+        yield from after_op(leaf, spec, run, links, times)
+
+
+def times_run(some: Iterable[Leaf], run: Run) -> Iterator[tuple[Leaf, float]]:
+    """Each op, and how often a pass runs it or goes back through it."""
     again = run.checkpointing in ("full", "full-early-stop", "selective-op")
     times = 2 + again / run.checkpoint_every if run.trains else 1
     pieces = run.again - {"attention"} if run.trains else frozenset()
-    if run.tp * run.cp * run.ep > 1:
-        for leaf in tree_of(spec, run):
-            own = times + 1 if pieces and in_pieces(leaf, pieces) else times
-            yield from _of_op(leaf, spec, run, links, own)
+    for leaf in some:
+        yield leaf, times + 1 if pieces and in_pieces(leaf, pieces) else times
 
 
 def hides(run: Run, between: str) -> Size:
@@ -123,8 +127,9 @@ def table_elements(spec: ModelSpec) -> Size:
     return (spec.vocab_size or 0) * (getattr(spec.embedding, "d_embed", None) or spec.d_model)
 
 
-def _of_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:
-    """What follows one op: sums of parts, experts' tokens, keys and values of other ranks."""
+def after_op(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float) -> Iterator[Kernel]:
+    """What follows one op: sums of parts, experts' tokens, keys and values of other ranks; nothing where these are one.
+    times: how often a pass runs it or goes back through it, on which only how often each is sent depends."""
     op, calls = leaf.op, float(leaf.calls)
     shard = op.own_or_lent[0].shard if op.own_or_lent and not leaf.expert else None
     by_rows = shard is not None and shard.axis == 1

@@ -22,7 +22,7 @@ from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.timing import Timing
 from calc.time.step import chain_times
 from calc.time.step.activations_on_host import moved_bytes
-from calc.time.step.chain_times import Question, TimedPass, timed_passes
+from calc.time.step.chain_times import OF_RANKS, Question, TimedPass, timed_passes
 from calc.time.step.mfu import model_flops
 
 MOST = 4096
@@ -35,9 +35,7 @@ BETWEEN = (
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
 ALIKE = tuple(
-    name
-    for name in WORDS
-    if name not in ("tp", "cp", "ep", "sequence_parallel", "checkpointing", "recompute", "offload")
+    name for name in WORDS if name not in (*OF_RANKS, "checkpointing", "checkpoint_every", "recompute", "offload")
 )
 """Of these, what chains of kernels depend on that have their ranks' shares in common."""
 OF_STACK = ("accumulates", "attention", "bias_an_expert", "deepep", "joins", "once_a_rank", "product_an_expert")
@@ -87,7 +85,7 @@ _KNOWN: OrderedDict[Any, Pass] = OrderedDict()
 def forget() -> None:
     """No pass is remembered any more, and nothing that several have in common."""
     _KNOWN.clear()
-    chain_times.KNOWN.clear()
+    chain_times.forget()
 
 
 def passes(question: Question, runs: Sequence[Run]) -> list[Pass]:
@@ -125,18 +123,7 @@ def _of_stack(run: Run) -> tuple[Any, ...] | None:
 
 
 def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
-    device: dict[str, dict[str, float]] = {}
-    host: dict[str, dict[str, float]] = {}
-    launched: dict[str, float] = {}
-    for chain in timed.chains:
-        for stretch, place, seconds, of_host, launches in chain.takes:
-            if launches is not None:
-                launched[place] = launched.get(place, 0.0) + launches
-            if stretch not in device:
-                device[stretch], host[stretch] = {}, {}
-            places, beside = device[stretch], host[stretch]
-            places[place] = places.get(place, 0.0) + seconds
-            beside[place] = beside.get(place, 0.0) + of_host
+    totals = timed.totals
     sent: dict[str, dict[str, float]] = {}
     for kernel, timing in timed.messages:
         assert kernel.between is not None
@@ -145,7 +132,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
     held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run.mtp, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
     moved = 0.0 if question.within else moved_bytes(question.spec, run)
-    return PassSums(device, host, sent, launched, *held, *counted, moved)
+    return PassSums(totals.device, totals.host, sent, totals.launched, *held, *counted, moved)
 
 
 @dataclass(frozen=True, slots=True)

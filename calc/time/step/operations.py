@@ -31,11 +31,13 @@ STATE = 4
 
 class ChainRun(NamedTuple):
     """A chain that runs forward, once more, or back. key: all that its kernels depend on of how ranks divide the model
-    and of what is recomputed, so that runs which differ in nothing else and have it in common share them."""
+    and of what is recomputed, so that runs which differ in nothing else and have it in common share them. every: of so
+    many layers one runs it."""
 
     chain: Chain
     direction: Direction
     key: tuple[Any, ...]
+    every: int = 1
 
 
 class Operations:
@@ -46,6 +48,8 @@ class Operations:
         self.run, self.record, self.formats = run, record, number_formats(run)
         self.cast = gpu and self.formats.recipe is not None and self.formats.recipe.autocast
         self.shares = {id(leaf): share_of(leaf, run) for leaf in record.leaves}
+        numbers = record.shares
+        self.numbers = {leaf: numbers.setdefault(share, len(numbers)) for leaf, share in self.shares.items()}
         self.joints = record.joints
         self.merged = self.columns_read_together(record.leaves)
         self.turns = in_turn(record.leaves, run)
@@ -54,19 +58,30 @@ class Operations:
 
     def chain_runs(self) -> Iterator[ChainRun]:
         """What runs, in its order."""
-        record, run = self.record, self.run
-        numbers = {leaf: record.shares.setdefault(share, len(record.shares)) for leaf, share in self.shares.items()}
-        ways: list[tuple[Direction, list[NumberedChain]]] = [("forward", record.forward(run.kernels))]
-        if run.trains:
-            ways.append(("recomputed", record.again(run)))
-            ways.append(("backward", record.back(run.kernels)))
-        for direction, some in ways:
-            for number, chain in some:
-                first = id(chain[0])
-                ranks = (run.tp, run.ep) if first in record.in_experts else None
-                shares = tuple([numbers[id(leaf)] for leaf in chain])
-                beside = (self.merged.get(first, 0), self.turns.get(first, 1.0))
-                yield ChainRun(chain, direction, (direction, number, ranks, shares, beside))
+        yield from self.ahead()
+        yield from self.again(self.run)
+        yield from self.back()
+
+    def ahead(self) -> Iterator[ChainRun]:
+        """What runs forward."""
+        yield from self._runs("forward", self.record.forward(self.run.kernels))
+
+    def again(self, run: Run) -> Iterator[ChainRun]:
+        """What `run` runs once more, which may differ from the own one in what is recomputed, and in that alone."""
+        yield from self._runs("recomputed", self.record.again(run) if run.trains else [], run.checkpoint_every)
+
+    def back(self) -> Iterator[ChainRun]:
+        """What goes back."""
+        yield from self._runs("backward", self.record.back(self.run.kernels) if self.run.trains else [])
+
+    def _runs(self, direction: Direction, some: list[NumberedChain], every: int = 1) -> Iterator[ChainRun]:
+        record, run, numbers = self.record, self.run, self.numbers
+        for number, chain in some:
+            first = id(chain[0])
+            ranks = (run.tp, run.ep) if first in record.in_experts else None
+            shares = tuple([numbers[id(leaf)] for leaf in chain])
+            beside = (self.merged.get(first, 0), self.turns.get(first, 1.0), every)
+            yield ChainRun(chain, direction, (direction, number, ranks, shares, beside), every)
 
     def kernels(self, one: ChainRun) -> list[Kernel]:
         """The kernels of a chain that runs in some direction."""
@@ -77,8 +92,8 @@ class Operations:
         if id(one.chain[0]) in self.biased:
             elements = float(one.chain[0].op.writes or 0) * self.share(one.chain[0]).writes
             found.append(added_apart(found[0], elements, self.formats.stream))
-        if one.direction == "recomputed" and self.run.checkpoint_every != 1:
-            found = [kernel._replace(calls=kernel.calls / self.run.checkpoint_every) for kernel in found]
+        if one.every != 1:
+            found = [kernel._replace(calls=kernel.calls / one.every) for kernel in found]
         times = self.turns.get(id(one.chain[0]), 1.0)
         return [each_alone(kernel, times) for kernel in found]
 

@@ -1,0 +1,71 @@
+"""What chains of kernels take of the device and of the host, and sums of that by where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from calc.spec.run import Run
+from calc.time.device.speed import Speed
+from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.launching import launching
+from calc.time.kernels.timing import Timing
+from calc.time.step.prediction import stretch_of
+from calc.trace.functions import Matmul
+
+
+class Takes(NamedTuple):
+    """What all calls of one kernel take: seconds of the device and of the host, and kernels that are launched, None
+    where a stack runs it within another."""
+
+    stretch: str
+    place: str
+    device: float
+    host: float
+    launched: float | None
+
+
+@dataclass(slots=True)
+class Totals:
+    """What chains take together. device, host: seconds by stretch and place. launched: kernels by place."""
+
+    device: dict[str, dict[str, float]] = field(default_factory=dict)
+    host: dict[str, dict[str, float]] = field(default_factory=dict)
+    launched: dict[str, float] = field(default_factory=dict)
+
+    def with_chains(self, chains: Iterable[Timed]) -> Totals:
+        """The same and what some more chains take."""
+        device, host = ({name: dict(places) for name, places in some.items()} for some in (self.device, self.host))
+        launched = dict(self.launched)
+        for chain in chains:
+            for stretch, place, seconds, of_host, launches in chain.takes:
+                if launches is not None:
+                    launched[place] = launched.get(place, 0.0) + launches
+                places, beside = device.setdefault(stretch, {}), host.setdefault(stretch, {})
+                places[place] = places.get(place, 0.0) + seconds
+                beside[place] = beside.get(place, 0.0) + of_host
+        return Totals(device, host, launched)
+
+
+class Timed(NamedTuple):
+    """The kernels of a chain, with what runs beside them, and what each takes."""
+
+    kernels: tuple[tuple[Kernel, Timing], ...]
+    takes: tuple[Takes, ...]
+
+
+def takes_of(speed: Speed, run: Run, kernel: Kernel, timing: Timing) -> Takes:
+    """What all calls of a kernel take in a pass of `run`, whose time is known."""
+    gap, each = launching(kernel, timing.seconds, speed, run.execution or "sdpa")
+    joined = run.stack is not None and run.stack.joins and kernel.again
+    launched = None if joined else kernel.calls * _launches(kernel, run)
+    seconds = kernel.calls * (timing.seconds + gap)
+    return Takes(stretch_of(kernel.direction), kernel.place, seconds, kernel.calls * each, launched)
+
+
+def _launches(kernel: Kernel, run: Run) -> float:
+    """Kernels that a stack launches for one: of experts' products, one for each expert where it groups none."""
+    one_each = run.stack is not None and run.stack.product_an_expert and kernel.routed is not None
+    groups = float(kernel.shape.groups) if one_each and isinstance(kernel.shape, Matmul) else 1.0
+    return max(kernel.launches, groups)
