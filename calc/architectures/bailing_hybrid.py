@@ -3,13 +3,14 @@ for each of latent attention with a gate a head, and DeepSeek-V3's experts."""
 
 from __future__ import annotations
 
-from calc.architectures.common import crossed_stack, mlp_kinds, without_further_tokens
+from collections.abc import Sequence
+
+from calc.architectures.common import crossed_stack, linear_kinds, mlp_kinds, without_further_tokens
 from calc.architectures.config import Config
 from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, latent_attention, routed_experts
 from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.spec import Kda, LayerGroup, ModelSpec, Norm
 
-_WORDS = {"linear_attention": "linear", "full_attention": "full"}
 THETA = 6_000_000.0
 
 
@@ -53,10 +54,7 @@ def _kda(cfg: Config, norm: Norm) -> Kda:
     )
 
 
-def _mixer_kinds(cfg: Config, n_layers: int) -> list[str]:
+def _mixer_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
     """`linear` or `full` for each layer: `layer_types`, else the last of every `layer_group_size` is full."""
-    words = cfg.words("layer_types", among=tuple(_WORDS), length=n_layers, absent=None, null=None)
     period = cfg.size("layer_group_size", absent=6)
-    if words is not None:
-        return [_WORDS[word] for word in words]
-    return ["linear" if (i + 1) % period else "full" for i in range(n_layers)]
+    return linear_kinds(cfg, n_layers) or ["linear" if (i + 1) % period else "full" for i in range(n_layers)]

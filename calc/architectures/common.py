@@ -38,6 +38,9 @@ LAYER_TYPES = {"sliding_attention": "sliding", "full_attention": "full"}
 LAYERS_OF_THEIR_OWN = {"gemma4_text", "step3p5"}
 """Families that read `per_layer_config`, in which layers have sizes of their own."""
 
+LINEAR_TYPES = {"linear_attention": "linear", "full_attention": "full"}
+"""A word in `layer_types` of families with a recurrence in some layers -> the kind of that layer's mixer."""
+
 MLP_TYPES = {"dense": "dense", "sparse": "moe"}
 """A word in transformers' `mlp_layer_types` -> the kind of that layer's channel mixer."""
 
@@ -58,6 +61,12 @@ def layer_kinds(cfg: Config, rule: Sequence[str]) -> tuple[str, ...]:
     """`sliding` or `full` for each layer: what `layer_types` says, else `rule`, the family's own."""
     words = cfg.words("layer_types", among=tuple(LAYER_TYPES), length=len(rule), absent=None, null=None)
     return tuple(rule) if words is None else tuple(LAYER_TYPES[word] for word in words)
+
+
+def linear_kinds(cfg: Config, n_layers: int) -> tuple[str, ...] | None:
+    """`linear` or `full` for each layer as `layer_types` says; None where it is absent."""
+    words = cfg.words("layer_types", among=tuple(LINEAR_TYPES), length=n_layers, absent=None, null=None)
+    return None if words is None else tuple(LINEAR_TYPES[word] for word in words)
 
 
 def mlp_kinds(cfg: Config, rule: Sequence[str]) -> list[str]:

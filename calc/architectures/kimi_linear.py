@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import crossed_stack, mlp_kinds
+from collections.abc import Sequence
+
+from calc.architectures.common import crossed_stack, linear_kinds, mlp_kinds
 from calc.architectures.config import Config
 from calc.architectures.deepseek_v3 import dense_then_moe, expert_groups, latent_attention, routed_experts
 from calc.architectures.llama import decoder, dense_or_moe, rms_norm
 from calc.errors import Refused
 from calc.spec import Kda, LayerGroup, ModelSpec, Norm
-
-_WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -53,15 +53,14 @@ def _kda(cfg: Config, norm: Norm) -> Kda:
     )
 
 
-def _mixer_kinds(cfg: Config, n_layers: int) -> list[str]:
+def _mixer_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
     """`linear` or `full` for each layer: `layer_types`, else the lists of `linear_attn_config`, which count from 1,
     else every fourth layer behind the first is full.
 
     Errors: Refused for lists that do not name every layer once.
     """
-    words = cfg.words("layer_types", among=tuple(_WORDS), length=n_layers, absent=None, null=None)
-    if words is not None:
-        return [_WORDS[word] for word in words]
+    if (kinds := linear_kinds(cfg, n_layers)) is not None:
+        return kinds
     nested = _linear(cfg)
     full = nested.numbers("full_attn_layers", absent=None, null=None)
     linear = nested.numbers("kda_layers", absent=None, null=None)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from calc.architectures.common import d_head, stack
+from calc.architectures.common import d_head, linear_kinds, stack
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, rms_norm
 from calc.architectures.mixtral import jitter, local_experts
 from calc.spec import LayerGroup, LinearAttention, ModelSpec, Norm, Residual
-
-_WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -40,8 +38,7 @@ def spec(cfg: Config) -> ModelSpec:
     def layer(kind: str) -> LayerGroup:
         return LayerGroup(count=1, mixer=mixers[kind], channel=channel, norm=norm, residual=_residual(cfg, kind))
 
-    words = cfg.words("layer_types", among=tuple(_WORDS), length=n_layers, absent=None, null=None)
-    kinds = ["linear" if i % 2 else "full" for i in range(n_layers)] if words is None else [_WORDS[w] for w in words]
+    kinds = linear_kinds(cfg, n_layers) or ["linear" if i % 2 else "full" for i in range(n_layers)]
     return decoder(cfg, stack(kinds, layer), max_seq_len=131072, norm=norm)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.architectures.common import stack
+from calc.architectures.common import linear_kinds, stack
 from calc.architectures.config import Config
 from calc.architectures.llama import attention, decoder, gated_mlp, rms_norm
 from calc.spec import Attention, DeltaNet, LayerGroup, ModelSpec, Norm, QkNorm, Rope
-
-_WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -28,10 +26,8 @@ def spec(cfg: Config) -> ModelSpec:
 
 def _kinds(cfg: Config, n_layers: int) -> Sequence[str]:
     """What layer_types says, else every fourth layer attends, and the last one where that is none."""
-    words = cfg.words("layer_types", among=tuple(_WORDS), length=n_layers, absent=None, null=None)
-    if words is not None:
-        return [_WORDS[word] for word in words]
-    return ["full" if i % 4 == 3 or i == n_layers - 1 < 3 else "linear" for i in range(n_layers)]
+    rule = ["full" if i % 4 == 3 or i == n_layers - 1 < 3 else "linear" for i in range(n_layers)]
+    return linear_kinds(cfg, n_layers) or rule
 
 
 def _attention(cfg: Config, norm: Norm) -> Attention:

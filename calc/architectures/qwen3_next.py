@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calc.architectures.common import stack
+from calc.architectures.common import linear_kinds, stack
 from calc.architectures.config import REFUSE, Config
 from calc.architectures.llama import attention, decoder, rms_norm
 from calc.architectures.qwen2_moe import channel_kinds, channel_of
 from calc.spec import Attention, DeltaNet, LayerGroup, Mlp, ModelSpec, Moe, Norm, QkNorm
-
-_WORDS = {"linear_attention": "linear", "full_attention": "full"}
 
 
 def spec(cfg: Config) -> ModelSpec:
@@ -50,13 +48,10 @@ def hybrid(
     return stack([word if alike else f"{word}_{each}" for word, each in zip(words, channels, strict=True)], layer)
 
 
-def mixer_kinds(cfg: Config, n_layers: int) -> tuple[str, ...]:
+def mixer_kinds(cfg: Config, n_layers: int) -> Sequence[str]:
     """`linear` or `full` for each layer."""
     period = cfg.size("full_attention_interval", absent=4)
-    words = cfg.words("layer_types", among=tuple(_WORDS), length=n_layers, absent=None, null=None)
-    if words is None:
-        return tuple("linear" if (i + 1) % period else "full" for i in range(n_layers))
-    return tuple(_WORDS[word] for word in words)
+    return linear_kinds(cfg, n_layers) or ["linear" if (i + 1) % period else "full" for i in range(n_layers)]
 
 
 def gated_attention(cfg: Config, kv_absent: int) -> Attention:
