@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from calc import checks
 from calc.ask import registry
-from calc.ask.sweep import SweepRequest, swept, worded
+from calc.ask.sweep import PART, SweepRequest, swept, worded
 from calc.errors import Refused
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -17,8 +17,6 @@ from calc.workers.job import Job, Part, Progress
 from calc.workers.merging import front, smallest
 from calc.workers.workers import HERE, Workers
 
-PART = 2**19
-"""Configurations that a worker is handed together."""
 MOST = 10**12
 TOP = 10
 

@@ -9,11 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
-from calc.spec.stack import stack_names
+from calc.spec.stack import USUAL_STACK, stack_names
 
 LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
-USUAL = "pytorch"
-"""The stack of a plan where none is said."""
 Stages = Literal["any", "by layers", "layouts"]
 Modules = Literal["layouts", "ends"]
 Experts = Literal["any", "cut", "whole"]
@@ -54,18 +52,18 @@ class Launcher(NamedTuple):
 
 def launcher(name: str | None) -> Launcher:
     """What the stack called `name` can launch. Errors: Refused for one of which nothing is written down."""
-    known = _tables()
-    if (name or USUAL) not in known:
+    known, stack = _tables(), name or USUAL_STACK
+    if stack not in known:
         stacks = [each for each in known if each in stack_names()]
         raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
-    table = dict(known[name or USUAL])
+    table = dict(known[stack])
     source, recipes = table.pop("source"), tuple(table.pop("recipes"))
     stages, experts = table.pop("stages", "any"), table.pop("experts", "any")
     modules, narrow = table.pop("modules", "layouts"), table.pop("narrow_zero", None)
-    again = table.pop("recomputable", None if (name or USUAL) == USUAL else ())
+    again = table.pop("recomputable", None if stack == USUAL_STACK else ())
     narrow = narrow and tuple(narrow)
     only = {field: tuple(values) for field, values in table.items()}
-    return Launcher(name or USUAL, source, recipes, only, stages, experts, modules, narrow, again and tuple(again))
+    return Launcher(stack, source, recipes, only, stages, experts, modules, narrow, again and tuple(again))
 
 
 @cache

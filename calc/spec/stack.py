@@ -16,6 +16,8 @@ from calc.spec.fields import Node, refuse
 from calc.spec.hardware import Device
 
 STACKS = Path(__file__).parents[1] / "data" / "stacks"
+USUAL_STACK = "pytorch"
+"""What runs where no stack is said."""
 
 
 class Overlap(Node):

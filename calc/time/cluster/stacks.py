@@ -6,17 +6,14 @@ from calc.errors import Refused
 from calc.sizes import Size, either
 from calc.spec import ModelSpec, Moe
 from calc.spec.run import Run
-from calc.spec.stack import Stack, load_stack
+from calc.spec.stack import USUAL_STACK, Stack, load_stack
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
-
-USUAL = "pytorch"
-"""What runs where no stack is said."""
 
 
 def stack_of(run: Run) -> Stack:
     """The stack that was said, or the usual one."""
-    return load_stack(USUAL) if run.stack is None else run.stack
+    return load_stack(USUAL_STACK) if run.stack is None else run.stack
 
 
 def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
