@@ -38,7 +38,7 @@ def tiles(t: Trace, spec: Tiles, vocab_size: Size, d_model: Size, load: Load) ->
     x = tile_vectors(t, spec, x, load)
     special = t.weight("special.weight", 1, d_model, of="embedding")
     x = t.concat("concat", x, t.parameters("special", (special,), of_all, d_model))
-    x = _placed(t, spec, x, load)
+    x = _placed(t, spec, x)
     x = t.norm("norm", spec.norm, x)
     length = spec.n_tiles * filled(spec)
     _mask(t, load.batch, length)
@@ -99,7 +99,7 @@ def held(front: Tiles, spec: Stack, x: Tensor, load: Load) -> tuple[Size, Size]:
     return named, 0 if spec.stages is None else len(spec.stages.beside) * x.elements
 
 
-def _placed(t: Trace, spec: Tiles, x: Tensor, load: Load) -> Tensor:
+def _placed(t: Trace, spec: Tiles, x: Tensor) -> Tensor:
     """x + (1 - tanh(gate)) * vectors of places in a tile + tanh(gate) * those of places in all tiles."""
     seen = places(spec)
     gate = t.weight("place_gate.weight", 1, of="positional")

@@ -37,7 +37,7 @@ class LayerKind:
 
     flops: of the mixing alone, without the projections that all kinds share (attention: 8 * n * d^2).
     memory: elements kept beside input and output. steps: operations that must follow one another. path: the most
-    layers or steps between two tokens. order, memory_order, steps_order, path_order: the same as people write them.
+    layers or steps between two tokens. order, memory_order, path_order: the same as people write them.
     """
 
     name: str
@@ -47,7 +47,6 @@ class LayerKind:
     memory: Callable[[Shape], Size]
     memory_order: str
     steps: Callable[[Shape], Size]
-    steps_order: str
     path: Callable[[Shape], Size]
     path_order: str
 
@@ -66,7 +65,6 @@ def _of_features(name: str, source: str, flops: Callable[[Shape], Size]) -> Laye
         memory=lambda s: s.m * s.d,
         memory_order="m d",
         steps=_one,
-        steps_order="1 (n when decoding)",
         path=_one,
         path_order="1",
     )
@@ -81,7 +79,6 @@ LAYER_KINDS = (
         memory=lambda s: s.n * s.n,
         memory_order="n^2 a head",
         steps=_one,
-        steps_order="1",
         path=_one,
         path_order="1",
     ),
@@ -93,7 +90,6 @@ LAYER_KINDS = (
         memory=lambda s: s.d,
         memory_order="d",
         steps=lambda s: s.n,
-        steps_order="n",
         path=lambda s: s.n - 1,
         path_order="n",
     ),
@@ -105,7 +101,6 @@ LAYER_KINDS = (
         memory=lambda s: s.k * s.d * s.d,
         memory_order="k d^2 (weights)",
         steps=_one,
-        steps_order="1",
         path=lambda s: ceil_div(s.n - 1, s.k - 1),
         path_order="n / k",
     ),
@@ -117,7 +112,6 @@ LAYER_KINDS = (
         memory=lambda s: s.n * s.r,
         memory_order="n r a head",
         steps=_one,
-        steps_order="1",
         path=lambda s: ceil_div(s.n - 1, s.r - 1),
         path_order="n / r",
     ),
@@ -129,7 +123,6 @@ LAYER_KINDS = (
         memory=lambda s: s.n * (s.b + ceil_div(s.n, s.b)),
         memory_order="n (b + n / b) a head",
         steps=_one,
-        steps_order="1",
         path=lambda s: 2,
         path_order="2",
     ),
@@ -141,7 +134,6 @@ LAYER_KINDS = (
         memory=lambda s: s.n * s.p,
         memory_order="n p a head",
         steps=_one,
-        steps_order="1",
         path=_one,
         path_order="1",
     ),

@@ -114,11 +114,6 @@ class Residual(Node):
         """The same with log-ratios so many times as large."""
         return self.model_validate(self.model_dump() | {"scale": self.scale * factor})
 
-    @property
-    def trees(self) -> int:
-        """How many there are."""
-        return len(_bytes(self.answers, "answers")) // 2**self.depth
-
     def log_ratio(self, features: Mapping[str, Column]) -> Column:
         """log(measured / physics) for n rows; `features` holds a column of n numbers for each of `names`."""
         import numpy as np
