@@ -17,7 +17,7 @@ from calc.sizes import Size
 from calc.spec import ModelSpec
 from calc.spec.resizing import symbolic
 from calc.spec.run import LOAD_SIZES, Run, exact_run
-from calc.spec.sparse_blocks import in_blocks
+from calc.spec.sparse_blocks import blocks_attended
 from calc.spec.traced import EXACT, Traced
 from calc.symbols import describe, place
 
@@ -106,7 +106,7 @@ def explain(spec: ModelSpec, quantity: str, run: Run | None = None, *, part: str
 
 def _refuse_blocks(spec: ModelSpec, run: Run) -> None:
     """A letter does not tell whether a text is long, and its formula is that of a short one."""
-    if found := in_blocks((mixer for group in spec.layers for mixer in group.mixers), run.seq):
+    if found := blocks_attended(spec.layers, run.seq):
         expected = f"at most {found.longest} tokens: longer texts attend to blocks, of which there is no formula"
         raise Refused("seq", expected, run.seq)
 

@@ -24,6 +24,7 @@ from calc.spec import Embedding, Frames, Lora, ModelSpec, Patches, Restored, Tow
 from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.spec.model import check_model
+from calc.spec.run import Run
 from calc.spec.traced import Traced
 from calc.trace.op import Component, Op
 from calc.trace.part import Part, Role
@@ -149,6 +150,12 @@ def vectors_read(
     if isinstance(spec.embedding, Restored):
         return places(spec.embedding, load)
     return front_of(spec.embedding)(Trace(), spec.embedding, spec.vocab_size, spec.d_model, load)[1]
+
+
+def with_own_length(spec: ModelSpec, run: Run) -> Run:
+    """`run` in sequences of the vectors that the layers take of each: of another length than was asked only where what
+    `spec` reads has one of its own."""
+    return run.changed(seq=vectors_read(spec, run.seq, run.source_seq, run.image)) if spec.has_own_length else run
 
 
 def _source_length(encoder: Tower, load: Load) -> Size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from calc.blocks.build import source_length, vectors_read
+from calc.blocks.build import source_length, with_own_length
 from calc.conventions.executed import absorbs
 from calc.output.tables import Table
 from calc.spec import Mla, ModelSpec, Moe
@@ -62,8 +62,8 @@ def _with_own_length(run: Run, specs: Sequence[ModelSpec]) -> tuple[Run, bool]:
     """The run with the length that its models have of themselves, where it is one; whether they are several."""
     if not specs or not all(spec.has_own_length for spec in specs):
         return run, False
-    lengths = {vectors_read(spec, run.seq, run.source_seq, run.image) for spec in specs}
-    return (run, True) if len(lengths) > 1 else (run.changed(seq=lengths.pop()), False)
+    found = {with_own_length(spec, run).seq for spec in specs}
+    return (run, True) if len(found) > 1 else (run.changed(seq=found.pop()), False)
 
 
 def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calc.blocks.build import vectors_read
+from calc.blocks.build import with_own_length
 from calc.cli import adapting, completing, notes, options, serving
 from calc.cli.echo import with_run
 from calc.cli.memory_words import DTYPE, MEMORY_FIELDS, memory_record, memory_words
@@ -62,8 +62,7 @@ def memory(
       python -m calc memory llama-3-8b --dp 8 --zero 3 --budget 80GiB
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
-    run = exact_run(**memory_words(words))
-    run = run.changed(seq=vectors_read(model, run.seq, run.source_seq))
+    run = with_own_length(model, exact_run(**memory_words(words)))
     notes.unused_in_mode(run)
     if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
         remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")

@@ -30,7 +30,7 @@ from calc.spec import (
     Rwkv7,
 )
 from calc.spec.run import Run
-from calc.spec.sparse_blocks import in_blocks
+from calc.spec.sparse_blocks import blocks_attended
 from calc.spec.traced import Traced
 
 TRACED = "1 for a traced model, of which it is not known how ranks divide it"
@@ -69,7 +69,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
     yield from of_keys(spec, run)
-    sparse = in_blocks((mixer for group in spec.layers for mixer in group.mixers), run.seq)
+    sparse = blocks_attended(spec.layers, run.seq)
     if sparse is not None and run.mode == "training":
         lengths = f"texts that fill up to neither 3072 nor 4096 tokens, of which {sparse.drawn} blocks cannot be drawn"
         yield Condition("seq", lengths, run.seq, sparse.draws, run.seq, 0)

@@ -58,10 +58,11 @@ def beyond(tokens: Size, longest: int) -> bool:
     return holds(longer)
 
 
-def in_blocks(mixers: Iterable[Any], tokens: Size) -> SparseBlocks | None:
-    """How texts of so many tokens attend to blocks, where they are long enough for one of these mixers.
+def blocks_attended(layers: Iterable[Any], tokens: Size) -> SparseBlocks | None:
+    """How texts of so many tokens attend to blocks, where they are long enough for a mixer of these groups of layers.
 
     Errors: as `beyond`.
     """
+    mixers = (mixer for group in layers for mixer in group.mixers)
     found = (sparse for mixer in mixers if (sparse := getattr(mixer, "sparse", None)) is not None)
     return next((sparse for sparse in found if beyond(tokens, sparse.longest)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.blocks.build import vectors_read
+from calc.blocks.build import with_own_length
 from calc.dtypes import Quantized, weight_dtype
 from calc.errors import Refused
 from calc.memory.conditions import check
@@ -35,8 +35,7 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     trains = (given | words).get("phase") == "training"
     given |= recipe_for(words) if trains else words
     seq = given.get("seq")
-    length = common_length([spec]) if seq is None else seq
-    given["seq"] = vectors_read(spec, length, given.get("source_seq"), given.get("image"))
+    given["seq"] = common_length([spec]) if seq is None else seq
     if "context" not in given:
         given["context"] = common_context([spec], None if is_array(seq) else seq)
     given = _spread(given)
@@ -51,7 +50,7 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
             given.setdefault("frozen", "fp8")
     else:
         given["sequence_parallel"] = bool(given.get("sequence_parallel"))
-    made = Run(**given)
+    made = with_own_length(spec, Run(**given))
     _possible(spec, made, columns)
     return made
 
