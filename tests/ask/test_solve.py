@@ -129,7 +129,7 @@ def test_where_a_quantity_stays_at_the_target_the_root_is_where_it_arrives() -> 
     assert [c.sizes["seq"] for c in answer.candidates] == [4096, 4097]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(specs(), st.integers(1, 320), st.integers(-1, 1), st.sampled_from(["kv_cache", "flops.decode"]))
 @pytest.mark.slow
 def test_budgets_agree_with_trying_every_size(spec: calc.ModelSpec, at: int, off: int, quantity: str) -> None:
@@ -151,7 +151,7 @@ def test_budgets_agree_with_trying_every_size(spec: calc.ModelSpec, at: int, off
         assert answer.candidates[0].value == tried[fitting[-1]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(specs(), st.integers(2, 100), st.integers(-1000, 1000), st.sampled_from(["d_model", "n_layers", "n_heads"]))
 @pytest.mark.slow
 def test_candidates_are_the_nearest_of_all_that_can_be_built(

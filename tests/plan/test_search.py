@@ -25,7 +25,7 @@ SLOW = ("experts", "large", "six GPUs")
 SPACES = {
     "dense": lambda: question(small_model(n_layers=2), sequences=4),
     "six GPUs": lambda: question(small_model(), gpus=6, sequences=6),
-    "experts": lambda: question(small_model(n_experts=4, top_k=2, d_expert=64), sequences=4),
+    "experts": lambda: question(small_model(n_layers=2, n_experts=4, top_k=2, d_expert=64), sequences=4),
     "whole experts": lambda: question(
         small_model(n_layers=2, n_experts=4, top_k=2, d_expert=64),
         sequences=4,
