@@ -30,6 +30,10 @@ Component = Literal[
     "audio",
     "other",
 ]
+NEVER_NARROW: tuple[Component, ...] = ("router", "lm_head")
+"""Whose products read and compute in 16 bits in recipes of fewer: they are none of Transformer Engine's layers in
+Megatron-Core (core_v0.18.0, moe/router.py: RouterGatingLinearFunction keeps what it is given, and computes in fp32 of
+16 bits; tensor_parallel's output layer), and DeepSeek-V3 keeps them so too (arXiv:2412.19437, section 3.3.1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def test_results_are_not_kept_where_activations_are_weighed() -> None:
 
 
 def test_products_that_read_the_same_keep_one_narrow_copy() -> None:
-    """Queries, keys and values; gate and up of each visit. The router's copy is that of none of these."""
+    """Queries, keys and values; gate and up of each visit. A router keeps what it is given."""
     ((name, plain),) = kept(inputs="fp8").items()
     assert plain - kept(inputs="fp8", joins=True)[name] == TOKENS * WIDTH * 2 + TOKENS * CHOSEN * WIDTH
 
@@ -54,3 +54,13 @@ def test_the_stack_of_a_run_says_so() -> None:
     most = [max(moment["activations"] for moment in moments.values()) for moments in (plain, core)]
     layer = TOKENS * WIDTH * (2 + CHOSEN * 3)
     assert most[0] - most[1] == QWEN.n_layers * layer
+
+
+def test_routers_and_heads_keep_in_fp8_what_they_are_given() -> None:
+    """Two bytes a number, as beside 16-bit products; Megatron-Core's are none of Transformer Engine's layers."""
+    for inputs in (None, "fp8"):
+        made = saved_tensors(QWEN, Load(batch=1, seq=TOKENS), Settings(execution="compiled", inputs=inputs, joins=True))
+        kept = [saved for _, saved in made.everything() if saved.role == "input"]
+        for name in ("router", "logits"):
+            (own,) = (saved.tensor for saved in kept if saved.op.endswith(f".{name}"))
+            assert own.bytes == TOKENS * WIDTH * 2

@@ -84,7 +84,7 @@ RECIPES = (
     ),
     Recipe(
         "fp8",
-        "as bf16-master, with the inputs of matrices kept in fp8",
+        "as bf16-master, with the inputs of matrices kept in fp8, but for routers' and the head's",
         "Micikevicius et al. 2022 (arXiv:2209.05433); NVIDIA Transformer Engine's linear layer",
         "bf16",
         "fp32",

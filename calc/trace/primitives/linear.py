@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 from calc.sizes import Size, is_exactly
 from calc.spec import Lora
 from calc.trace.functions import Matmul
-from calc.trace.op import Component, Moves, Weight
+from calc.trace.op import NEVER_NARROW, Component, Moves, Weight
 from calc.trace.primitives.arithmetic import add, clamped
 from calc.trace.primitives.gather import constant
 from calc.trace.recorder import Recorder
@@ -185,7 +185,7 @@ def saved_by_product(
     if weight.trainable and read in tape.saved and not is_exactly(read.apart, 0) and not s.fused:
         tape.keep(Storage(read.apart * read.elements, read.dtype, read.grad, read.split), "copy of the input")
     elif weight.trainable:
-        tape.keep(tape.narrowed(read), "input")
+        tape.keep(read if weight.component in NEVER_NARROW else tape.narrowed(read), "input")
     grad = x.grad or weight.trainable
     made = Storage(y.elements, read.dtype, grad, y.split, heads=y.heads, grouped=y.grouped)
     if weight.component != "adapter":
