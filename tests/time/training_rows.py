@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc.architectures.models import load_model
-from calc.spec import Lora, ModelSpec
+from calc.spec import Lora, ModelSpec, Mtp
+from calc.spec.stack import load_stack
 from tests.conventions.shapes import gpt, llama
 from tests.reference import folder
+from tests.time.bridge_recipes import as_set, recipe_of
 from tests.time.published import rows
 
 SPLIT = Path(__file__).parent / "training_split.toml"
@@ -36,7 +38,7 @@ _SPECS: dict[str, ModelSpec] = {}
 
 class TrainingRow(NamedTuple):
     """A published step. kind: of KINDS. seconds: measured. words: of `predict`; checkpointing is absent where the
-    source does not state it."""
+    source does not state it. sets: what its recipe sets otherwise than its stack's description (`as_set`)."""
 
     source: str
     system: str
@@ -45,6 +47,7 @@ class TrainingRow(NamedTuple):
     spec: ModelSpec
     seconds: float
     words: dict[str, Any]
+    sets: tuple[str, ...] = ()
 
     @property
     def fitted(self) -> bool:
@@ -64,11 +67,21 @@ def training_rows() -> Iterator[TrainingRow]:
         yield from read()
 
 
-def _row(source: str, system: str, kind: str, name: str, spec: ModelSpec, seconds: float, **words: Any) -> TrainingRow:
+def _row(
+    source: str,
+    system: str,
+    kind: str,
+    name: str,
+    spec: ModelSpec,
+    seconds: float,
+    sets: tuple[str, ...] = (),
+    **words: Any,
+) -> TrainingRow:
     words = {name: word for name, word in words.items() if word is not None}
+    words |= {"cluster": CLUSTERS[system.split(",")[0]], "stack": as_set(load_stack(words["stack"]), sets)}
     # What is worked out of a model is remembered by the object: rows of equal models share one.
     spec = _SPECS.setdefault(spec.model_dump_json(), spec)
-    return TrainingRow(source, system, kind, name, spec, seconds, {"cluster": CLUSTERS[system.split(",")[0]], **words})
+    return TrainingRow(source, system, kind, name, spec, seconds, words, sets)
 
 
 def _llm_foundry() -> Iterator[TrainingRow]:
@@ -150,26 +163,23 @@ BRIDGE_CONFIGS = {"Kimi_K2": "Kimi-K2.5", "Nemotron_3_Super": "Nemotron-3-Super-
 """Models without a preset -> their config.json in the reference data, which has none of Nemotron 3 Nano and Ultra."""
 
 
-WHOLE_GRAPH = {
-    "DeepSeekV3": ("gb200", "gb300"),
-    "GPT OSS 120B": ("gb200", "gb300"),
-    "Qwen3_235B_a22B": ("gb200", "gb300"),
-    "Qwen3_30B_a3B": ("gb200", "gb300", "b300"),
-}
-"""Where Megatron-Bridge 0.5 (release 26.06) and later capture a whole iteration in MXFP8, exchange beside computing and
-experts' products as one kernel: its scripts/performance/configs/*/*_workload_base_configs.py at v0.5.0, by model."""
-
-
-def _bridge_stack(row: dict[str, str], name: str, system: str) -> str:
-    newer = row["release"][:5] >= "26.06" and row["precision"] == "MXFP8" and system in WHOLE_GRAPH.get(name, ())
-    return "megatron-core-0.18" if newer else "megatron-core"
-
-
-def _bridge_model(name: str) -> ModelSpec:
+def bridge_model(name: str) -> ModelSpec:
     if name in BRIDGE_MODELS:
         return load_model(BRIDGE_MODELS[name])
     read = load_model(str(folder() / "truth" / "configs" / f"{BRIDGE_CONFIGS[name]}.json"))
-    return read.model_copy(update={"vision": None})  # trained on text alone
+    read = read.model_copy(update={"vision": None})  # trained on text alone
+    return read.model_copy(update={"mtp": _further(read)}) if name == "Nemotron_3_Super" else read
+
+
+def _further(spec: ModelSpec) -> Mtp:
+    """Nemotron 3 Super's modules for further tokens, of which its importer reads none: one of an attention and a block
+    of experts (`*E` in its config.json) that runs twice (mtp_num_layers and mtp_use_repeated_layer of Megatron-Bridge's
+    recipes/nemotronh/nemotron_3_super.py, v0.4.0 to v0.6.0). Here its weights are there twice."""
+    layers = {group.name: group for group in spec.layers}
+    attention, experts = layers["attention"].mixer, layers["moe"].channel
+    assert attention is not None
+    assert experts is not None
+    return Mtp(count=2, mixer=attention, channel=experts, norm=layers["moe"].norm)
 
 
 def _first(text: str) -> int:
@@ -182,7 +192,7 @@ def _bridge() -> Iterator[TrainingRow]:
         name = row["model"].split(" (")[0]
         if name not in BRIDGE_MODELS and name not in BRIDGE_CONFIGS:
             continue
-        spec, seq = _bridge_model(name), int(row["seq_len"])
+        spec, seq = bridge_model(name), int(row["seq_len"])
         spec = spec.model_copy(update={"max_seq_len": max(seq, spec.max_seq_len or 0)})
         if row["phase"].startswith("LoRA"):
             spec = spec.model_copy(update={"adapter": Lora(rank=16, targets=("q_proj", "k_proj", "v_proj", "o_proj"))})
@@ -193,15 +203,19 @@ def _bridge() -> Iterator[TrainingRow]:
         recipe = {"BF16": "bf16-master", "NVFP4": "nvfp4"}.get(precision, "fp8")
         moe = any(group.channel.kind == "moe" for group in spec.layers if group.channel is not None)
         kind = "lora" if spec.adapter else "experts" if moe else "nvfp4" if recipe == "nvfp4" else "dense"
-        system = row["system"].removeprefix("DGX-").lower().replace("h100", "h100-sxm")
+        system = row["system"].removeprefix("DGX-").lower()
+        said = recipe_of(name, system, row["precision"], row["release"])
+        sets = () if said is None else said.sets
+        newer = moe and "graph" in sets
         yield _row(
             "Megatron-Bridge",
-            system,
+            system.replace("h100", "h100-sxm"),
             kind,
             f"{row['model']} {precision} on {gpus}, {row['release'][:8]}",
             spec,
             int(row["gbs"]) * seq / gpus / _first(row["tokens_per_s_per_gpu"]),
-            stack=_bridge_stack(row, name, system),
+            stack="megatron-core-0.18" if newer else "megatron-core",
+            sets=() if newer else sets,
             **sizes,
             gpus=gpus,
             ep=_first(row["ep"]) if moe else 1,
@@ -212,7 +226,9 @@ def _bridge() -> Iterator[TrainingRow]:
             seq=seq,
             recipe=recipe,
             zero=3 if _first(row["fsdp"]) > 1 else 1,
-            mtp=True if name == "DeepSeekV3" and "w/o MTP" not in row["model"] else None,
+            mtp=True if spec.mtp is not None and "w/o MTP" not in row["model"] else None,
+            checkpointing=None if said is None else "none",
+            recompute=said.recompute if said is not None and said.recompute else None,
         )
 
 

@@ -1,0 +1,49 @@
+"""What Megatron-Bridge's recipes say of how its published steps ran, where the rows do not."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from calc.spec.stack import Stack
+
+RECIPES = Path(__file__).parent / "bridge_recipes.toml"
+FORMATS = {"": "FP8", "FP8-CS": "FP8", "FP8-CS (FP8-MX)": "FP8", "FP8-MX": "MXFP8"}
+"""Number formats as older releases call them -> as newer ones do; of two, the first, whose tokens a row has first."""
+
+
+class Recipe(NamedTuple):
+    """recompute: modules that are computed again. sets: what else it sets, as the file says."""
+
+    recompute: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+
+
+@cache
+def _recipes() -> dict[tuple[str, str, str, str], Recipe]:
+    found = {}
+    for model, systems in tomllib.loads(RECIPES.read_text())["recipes"].items():
+        for system, recipes in systems.items():
+            for each in recipes:
+                recipe = Recipe(tuple(each.get("recompute", ())), tuple(each.get("sets", ())))
+                found |= {(model, system, each["precision"], release): recipe for release in each["releases"]}
+    return found
+
+
+def recipe_of(model: str, system: str, precision: str, release: str) -> Recipe | None:
+    """The recipe of a row, by its own words; None where none has its plan."""
+    return _recipes().get((model, system, FORMATS.get(precision, precision), release.split()[0]))
+
+
+def as_set(stack: Stack, sets: tuple[str, ...]) -> Stack:
+    """`stack` with what a recipe sets otherwise."""
+    changed: dict[str, object] = {}
+    if "graph" in sets:
+        changed["fitted"] = stack.fitted.model_copy(update={"kernel": 0.0})
+    if "overlap" in sets:
+        changed["overlap"] = stack.overlap.model_copy(update={"experts": True})
+    if "all-to-all" in sets:
+        changed |= {"once_a_rank": False, "deepep": None}
+    return stack.model_copy(update=changed) if changed else stack
