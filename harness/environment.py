@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from calc.errors import Refused, printable
-from calc.spec.fields import refuse
+from calc.spec.fields import DeviceKind, refuse
 from harness.measuring.sampling import facts, find_gpu
 from harness.record import Environment
 
@@ -23,13 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("calc", "harness", "reference_models")
 """What the commit of a result is about: other files of the repository change no time."""
 INSTALL = "torch, for what measures, in a clone: pip install -e '.[harness]'"
-Target = Literal["cuda", "cpu"]
 PYTHON = (sys.executable, "-P")
 """What runs a child with `child_variables`: a file of the folder that one works in, such as a dashboard.py of the
 user's own, is not taken for a module of ours or of a library."""
 
 
-def probe(device: Target | None = None) -> Environment:
+def probe(device: DeviceKind | None = None) -> Environment:
     """What a child process finds, so that neither torch nor a broken driver is in this one; None: CUDA where it is.
 
     Errors: Refused where the device is not there, ImportError where torch is not.
@@ -52,7 +51,7 @@ def child_variables() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 
 
-def here(device: Target | None = None) -> Environment:
+def here(device: DeviceKind | None = None) -> Environment:
     """The environment of this process. Imports torch. Errors: Refused for `cuda` where there is none, ImportError."""
     try:
         import torch

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from calc.spec.fields import Node
+from calc.spec.fields import DeviceKind, Node
 
 SCHEMA = 1
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "throttled", "unstable", "skipped"]
@@ -34,7 +34,7 @@ class Environment(Record):
     """
 
     slug: Slug
-    device: Literal["cuda", "cpu"]
+    device: DeviceKind
     name: str
     cores: int
     threads: int

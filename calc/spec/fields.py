@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from calc.errors import Refused, did_you_mean, show
 from calc.sizes import Size
 
+DeviceKind = Literal["cuda", "cpu"]
+"""What a program runs on, as PyTorch names it."""
 MAX_SIZE = 2**31
 MAX_LAYERS = 10**5
 NONE_BY_FALSE = BeforeValidator(lambda value: None if value is False else value)

@@ -7,7 +7,8 @@ from fractions import Fraction
 from math import ceil
 
 from calc.sizes import Size, ceil_div, is_exactly, minimum
-from calc.spec.run.execution import KERNELS, Device, Kernels
+from calc.spec.fields import DeviceKind
+from calc.spec.run.execution import KERNELS, Kernels
 from calc.trace.tensor import Tensor
 
 
@@ -19,7 +20,7 @@ class Footprint:
     execution: Kernels = "sdpa"
     width: int = 2
     tp: Size = 1
-    device: Device = "cuda"
+    device: DeviceKind = "cuda"
 
     @property
     def compiled(self) -> bool:

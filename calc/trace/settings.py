@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.spec.run.execution import Device, Kernels
+from calc.spec.fields import DeviceKind
+from calc.spec.run.execution import Kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Settings:
     autocast: bool = False
     inputs: str | None = None
     dropout: float = 0.0
-    device: Device = "cuda"
+    device: DeviceKind = "cuda"
     recompute: frozenset[str] = frozenset()
     loss_fused: bool | None = None
     joins: bool = False

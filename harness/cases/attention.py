@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from calc.attention import Blocks, flash, standard
 from calc.attention.latent import latent
 from calc.attention.shape import AttentionShape
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.time.attention_calls.backends import fused_kernel
 from harness.cases.attention_error import SCORES, error
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_attention
 from harness.cases.tensors import FAR, TOLERANCE, Turns, no_gradient, sets_of, settle
 from harness.kernels import KERNELS
@@ -96,7 +96,7 @@ class _Attention(Case):
         reason = backend.supports(self.shape(), device)
         return reason and f"{self.backend}: {reason}"
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
         from torch._functorch import config
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from calc.errors import Refused
+from calc.spec.fields import DeviceKind
 from harness.record import Environment, Forecast
 
 if TYPE_CHECKING:
     from calc.time.device.profile import Profile
 
-Device = Literal["cuda", "cpu"]
 Counts = Mapping[str, float]
 """flops, bytes, tokens, model_flops: each where it is known."""
 
@@ -87,7 +87,7 @@ class Case(ABC):
         """Its time as the profile predicts it; None where the profile does not tell."""
 
     @abstractmethod
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         """Make the tensors. Imports torch. Errors: NotImplementedError with the reason where it cannot run here."""
 
     def unsupported(self, environment: Environment) -> str | None:

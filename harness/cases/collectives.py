@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.spec.run import Run
 from calc.time.cluster.links import links_of
 from calc.time.kernels.kernel import Send
 from calc.time.models.collective import Collective as Name
 from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
-from harness.cases.case import Counts, Device
+from harness.cases.case import Counts
 from harness.cases.models import spec_of
 from harness.cases.ranks import Collective, RankCase, Together
 from harness.cases.tensors import relative, settle
@@ -47,7 +47,7 @@ class CollectiveCase(RankCase):
     def collectives(self) -> Sequence[Collective]:
         return [Collective(self.op, float(self.nbytes), 1.0)]
 
-    def of_rank(self, rank: int, device: Device) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> Together:
         run, check = collective(self.op, self.nbytes // 4, rank, self.ranks, device)
         return Together(run, check)
 
@@ -83,7 +83,7 @@ class ExchangeCase(RankCase):
         words: dict[str, Any] = {"phase": "training", "batch": self.batch, "seq": self.seq, "recipe": "fp32", **split}
         return collectives_in(timed_run(spec_of(self.model), **words), self.model)
 
-    def of_rank(self, rank: int, device: Device) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> Together:
         whole = self.ranks * 4
         parts = [
             (collective(each.op, int(each.nbytes) // whole * self.ranks, rank, self.ranks, device), round(each.calls))
@@ -111,7 +111,7 @@ def collectives_in(run: Run, model: str, beginning: str = "") -> list[Collective
 
 
 def collective(
-    op: str, elements: int, rank: int, ranks: int, device: Device, group: Any = None
+    op: str, elements: int, rank: int, ranks: int, device: DeviceKind, group: Any = None
 ) -> tuple[Callable[[], Tensor], Callable[[], float]]:
     """(one execution, its error) of a collective over so many fp32 numbers. group: of the ranks, None: all there are;
     `rank` is this one's within it."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calc.ask.estimate import estimate
 from calc.blocks.build import build
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.spec.run import Run
 from calc.trace.part import leaves
-from harness.cases.case import Counts, Device, Ready
+from harness.cases.case import Counts, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
 from harness.cases.running import ModelCase, built, inputs, kernel_of, serving_bytes, tolerance_of
@@ -66,7 +66,7 @@ class DecodeCase(ModelCase):
         words |= {"latent_reading": "expanded"}  # as the reference model decodes
         return of_model(profile, self.spec, phase="decode", execution=self.execution, **words)
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
 
         settle(self.dtype)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import matmul
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
 from harness.cases.tensors import TOLERANCE, Turns, no_gradient, normal, relative, settle
 from harness.record import Forecast
@@ -68,7 +68,7 @@ class GroupedMatmulCase(Case):
             found[each] += 1
         return found
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
 
         settle(self.dtype)
@@ -90,7 +90,7 @@ class GroupedMatmulCase(Case):
             graphable=True,
         )
 
-    def _operands(self, device: Device, seed: int) -> Operands:
+    def _operands(self, device: DeviceKind, seed: int) -> Operands:
         import torch
 
         x = normal(self.rows, self.k, dtype=self.dtype, device=device, seed=2 * seed)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calc.blocks.build import build
 from calc.spec import ModelSpec
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.spec.run import Run
 from calc.trace.gradients import backward
 from calc.trace.part import Leaf, leaves
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed, spec_of
 from harness.cases.running import (
@@ -82,7 +82,7 @@ class LayerCase(Case):
         sizes = {"batch": self.batch, "seq": self.seq, "execution": self.execution}
         return of_model(profile, self.spec, within="layers", **sizes, **words)
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
 
         from reference_models import Step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import matmul
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
 from harness.cases.tensors import TOLERANCE, Turns, no_gradient, normal, relative, settle
 from harness.record import Environment, Forecast
@@ -59,7 +59,7 @@ class MatmulCase(Case):
     def unsupported(self, environment: Environment) -> str | None:
         return "TF32 is a format of GPUs" if self.dtype == "tf32" and environment.device == "cpu" else None
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         settle(self.dtype)
         turns = Turns(lambda seed: self._operands(device, seed), self._kernel().bytes, device, self.cache == "cold")
 
@@ -76,7 +76,7 @@ class MatmulCase(Case):
             graphable=True,
         )
 
-    def _operands(self, device: Device, seed: int) -> tuple[Tensor, Tensor]:
+    def _operands(self, device: DeviceKind, seed: int) -> tuple[Tensor, Tensor]:
         """[batch, m, k] and [batch, k, n] as views of what lies in memory; without a batch they are matrices."""
 
         def lying(rows: int, columns: int, turned: bool, seed: int, scale: float = 1.0) -> Tensor:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from calc.ask.estimate import estimate
 from calc.quantities.parameters import parameter_shapes
 from calc.spec import ModelSpec
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.spec.resizing import sizes_of
 from calc.time.step.timed_run import timed_run
-from harness.cases.case import Counts, Device
+from harness.cases.case import Counts
 from harness.cases.collectives import collectives_in
 from harness.cases.ranks import Collective, RankCase, Together
 from harness.cases.running import ModelCase, built
@@ -111,7 +111,7 @@ class ParallelTrainingCase(RankCase, ModelCase):
             units[unit] = units.get(unit, 0) + prod(shape)
         return units
 
-    def of_rank(self, rank: int, device: Device) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> Together:
         settle("fp32")
         tokens = self._tokens(device)
         if self.strategy == "pipeline":
@@ -130,7 +130,7 @@ class ParallelTrainingCase(RankCase, ModelCase):
 
         return Together(run, error)
 
-    def alone(self, rank: int, device: Device) -> Callable[[], Any]:
+    def alone(self, rank: int, device: DeviceKind) -> Callable[[], Any]:
         """A rank's share of the model under the same library, in a group of one."""
         settle("fp32")
         tokens = self._tokens(device)
@@ -154,7 +154,7 @@ class ParallelTrainingCase(RankCase, ModelCase):
             layers.append(group.model_copy(update={**parts, "channel": channel.model_copy(update=width)}))
         return self.spec.model_copy(update={"layers": tuple(layers)})
 
-    def _tokens(self, device: Device) -> Tensor:
+    def _tokens(self, device: DeviceKind) -> Tensor:
         """The tokens of a step, the same on every rank."""
         import torch
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from calc.spec.fields import DeviceKind
 from calc.trace.op import Component
-from harness.cases.case import Device
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,7 +28,7 @@ GRADIENT = "autograd::engine::evaluate_function"
 UPDATE = "Optimizer.step"
 
 
-def component_seconds(model: nn.Module, run: Callable[[], Any], device: Device) -> dict[str, float]:
+def component_seconds(model: nn.Module, run: Callable[[], Any], device: DeviceKind) -> dict[str, float]:
     """Seconds of one execution of `run`, which runs `model`, by component, the largest first.
 
     What runs outside of the model is the loss where there is a backward pass, else `other`.
@@ -153,7 +153,7 @@ def _labelled_within(event: Any, made: dict[tuple[int, int], str]) -> Iterator[A
             yield from _labelled_within(each, made)
 
 
-def _shortest(run: Callable[[], Any], device: Device) -> float:
+def _shortest(run: Callable[[], Any], device: DeviceKind) -> float:
     """Seconds of the fastest of three executions."""
     import torch
 

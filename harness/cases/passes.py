@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import pass_over
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
 from harness.cases.formulas import written_out
 from harness.cases.tensors import TOLERANCE, Turns, element_bytes, no_gradient, relative, settle, torch_dtype
@@ -76,7 +76,7 @@ class PassCase(Case):
     def forecast(self, profile: Profile) -> Forecast | None:
         return of_kernel(profile, self._kernel(), "graph" if self._graphable and profile.kind == "cuda" else "eager")
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         settle(self.dtype)
         if self.function == "adamw":
             return self._optimizer(device)
@@ -98,7 +98,7 @@ class PassCase(Case):
             graphable=self._graphable,
         )
 
-    def _backward(self, made: Made, nbytes: float, device: Device) -> Ready:
+    def _backward(self, made: Made, nbytes: float, device: DeviceKind) -> Ready:
         import torch
 
         def ahead(seed: int) -> tuple[Tensor, Any, Tensor]:
@@ -123,7 +123,7 @@ class PassCase(Case):
 
         return Ready(run=run, check=error, tolerance=TOLERANCE[self.dtype], rotate=turns.rotate)
 
-    def _optimizer(self, device: Device) -> Ready:
+    def _optimizer(self, device: DeviceKind) -> Ready:
         """The fused step over one matrix; its first is held against the closed form of Adam's first step."""
         import torch
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from calc.spec.fields import DeviceKind
 from calc.time.models.collective import CollectiveModel
-from harness.cases.case import Case, Device, Ready
+from harness.cases.case import Case, Ready
 from harness.record import Environment, Forecast
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ class RankCase(Case):
 
     ranks: int
 
-    def of_rank(self, rank: int, device: Device) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> Together:
         """This rank's part, once it has joined the group. Errors: NotImplementedError where it cannot run."""
         raise NotImplementedError
 
-    def alone(self, rank: int, device: Device) -> Callable[[], Any] | None:
+    def alone(self, rank: int, device: DeviceKind) -> Callable[[], Any] | None:
         """What this rank computes, with nothing said to others; None where that is nothing."""
         return None
 
@@ -80,7 +81,7 @@ class RankCase(Case):
     def unsupported(self, environment: Environment) -> str | None:
         return START
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         raise NotImplementedError(START)
 
     def _few(self) -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from calc.ask.estimate import estimate
 from calc.errors import Refused
 from calc.spec import ModelSpec
-from harness.cases.case import Case, Device
+from calc.spec.fields import DeviceKind
+from harness.cases.case import Case
 from harness.cases.models import routed, spec_of
 from harness.cases.parts import component_seconds
 from harness.cases.tensors import building
@@ -65,7 +66,7 @@ class ModelCase(Case):
         plain = spec.decodes and spec.encoder is None and spec.head is not None
         self.require("model", plain, "a model that goes on token by token, without an encoder")
 
-    def compiled(self, run: Callable[[], T], device: Device) -> Callable[[], T]:
+    def compiled(self, run: Callable[[], T], device: DeviceKind) -> Callable[[], T]:
         """`run`, compiled where `execution` says so. Experts' shapes depend on the tokens: there with breaks.
 
         Errors: NotImplementedError where nothing can be compiled.
@@ -78,14 +79,14 @@ class ModelCase(Case):
         return torch.compile(run, dynamic=False, fullgraph=not routed(self.spec))
 
     def taken_apart(
-        self, model: Model, run: Callable[[], Any], device: Device
+        self, model: Model, run: Callable[[], Any], device: DeviceKind
     ) -> Callable[[], dict[str, float]] | None:
         """What `Ready.components` is; None where components are fused with each other."""
         fused = self.execution in ("compiled", "graph")
         return None if fused else lambda: component_seconds(model, run, device)
 
 
-def cannot_compile(device: Device) -> None:
+def cannot_compile(device: DeviceKind) -> None:
     """Errors: NotImplementedError with the reason where torch.compile cannot make kernels: it writes Triton for GPUs,
     and C++ with Python's headers for CPUs."""
     if device == "cuda":
@@ -104,7 +105,7 @@ def tolerance_of(spec: ModelSpec, dtype: str) -> float:
     return ROUTED if routed(spec) and dtype != "fp32" else TOLERANCE[dtype]
 
 
-def built(spec: ModelSpec, device: Device, dtype: str) -> Model:
+def built(spec: ModelSpec, device: DeviceKind, dtype: str) -> Model:
     """The reference model with random weights."""
     from reference_models import build
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import matmul
-from harness.cases.case import Case, Counts, Device, Ready
+from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
 from harness.cases.tensors import Turns, no_gradient, normal, relative, settle
 from harness.record import Environment, Forecast
@@ -57,7 +57,7 @@ class ScaledMatmulCase(Case):
             return f"fp8 products need compute capability {'.'.join(map(str, FIRST))}"
         return None
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
 
         settle("fp32")
@@ -75,7 +75,7 @@ class ScaledMatmulCase(Case):
             run=run, check=lambda: _error(run(), *turns.now), tolerance=2e-2, rotate=turns.rotate, graphable=True
         )
 
-    def _operands(self, device: Device, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    def _operands(self, device: DeviceKind, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """[m, k] and [n, k] in e4m3, each with the scale that gives its numbers back."""
         a = normal(self.m, self.k, dtype="fp32", device=device, seed=2 * seed)
         b = normal(self.n, self.k, dtype="fp32", device=device, seed=2 * seed + 1, scale=self.k**-0.5)

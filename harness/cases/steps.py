@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.cases.case import Device
+from calc.spec.fields import DeviceKind
 from harness.cases.training import DECAY, RATE
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Among = Literal["ranks", "one"]
 
 
 def stepping(
-    model: Model, strategy: str, among: Among, ranks: int, tokens: Tensor, device: Device
+    model: Model, strategy: str, among: Among, ranks: int, tokens: Tensor, device: DeviceKind
 ) -> Callable[[], Tensor]:
     """One training step on `tokens`; gives this rank's loss. among: all ranks, or each by itself."""
     import torch
@@ -54,13 +54,13 @@ def loss_of(loss: Tensor, strategy: str, ranks: int) -> Tensor:
     return loss if strategy == "pipeline" else loss / ranks
 
 
-def _mesh(device: Device, ranks: int) -> Any:
+def _mesh(device: DeviceKind, ranks: int) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
     return init_device_mesh(device, (ranks, 1), mesh_dim_names=("ranks", "one"))
 
 
-def _spread(model: Model, strategy: str, mesh: Any, device: Device) -> Any:
+def _spread(model: Model, strategy: str, mesh: Any, device: DeviceKind) -> Any:
     if strategy == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 

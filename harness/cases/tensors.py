@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from warnings import catch_warnings, filterwarnings
 
-from harness.cases.case import Device
+from calc.spec.fields import DeviceKind
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ def settle(dtype: str) -> None:
     torch.compiler.reset()
 
 
-def normal(*shape: int, dtype: str, device: Device, seed: int = 0, scale: float = 1.0) -> Tensor:
+def normal(*shape: int, dtype: str, device: DeviceKind, seed: int = 0, scale: float = 1.0) -> Tensor:
     """Normal numbers of standard deviation `scale`, drawn in fp32."""
     import torch
 
@@ -85,7 +85,7 @@ class Turns(Generic[T]):
     on a CPU, where nothing empties the caches between two executions; otherwise `next` does.
     """
 
-    def __init__(self, make: Callable[[int], T], nbytes: float, device: Device, cold: bool) -> None:
+    def __init__(self, make: Callable[[int], T], nbytes: float, device: DeviceKind, cold: bool) -> None:
         self.own = device == "cpu"
         self.sets: Sequence[T] = [make(seed) for seed in range(sets_of(nbytes, device, cold))]
         self._order: Iterator[T] = cycle(self.sets)

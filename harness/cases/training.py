@@ -13,10 +13,10 @@ from calc.ask.estimate import estimate
 from calc.conventions import flops as counted
 from calc.errors import Refused
 from calc.spec import ModelSpec
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.spec.run import Run
 from calc.spec.run.precision import usual_optimizer
-from harness.cases.case import Counts, Device, Ready
+from harness.cases.case import Counts, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
 from harness.cases.running import (
@@ -83,7 +83,7 @@ class TrainingCase(ModelCase):
         parameters = float(estimate(self.spec, "params").value)
         return max(self.peak_bytes("cuda"), (10 if self.dtype == "bf16" else 12) * parameters)
 
-    def peak_bytes(self, device: Device) -> float:
+    def peak_bytes(self, device: DeviceKind) -> float:
         """The step's own, as `calc.memory` counts it for the kernels of a device."""
         words: dict[str, Any] = {"recipe": self.dtype, "optimizer": usual_optimizer(self.dtype)}
         words |= {
@@ -100,7 +100,7 @@ class TrainingCase(ModelCase):
         words |= {"execution": self.execution, "checkpointing": self.checkpointing}
         return of_model(profile, self.spec, self.peak_bytes(profile.kind), phase="training", **words)
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
 
         settle(self.dtype)
@@ -123,7 +123,9 @@ class TrainingCase(ModelCase):
             components=self.taken_apart(model, run, device),
         )
 
-    def loss_of(self, model: Model, given: dict[str, Any], device: Device, plain: bool = False) -> Callable[[], Tensor]:
+    def loss_of(
+        self, model: Model, given: dict[str, Any], device: DeviceKind, plain: bool = False
+    ) -> Callable[[], Tensor]:
         """The objective on a batch. plain: the same in another way, with the other attention kernel, and nothing cast;
         what was kept is computed again (which also lets a large model's scores fit), and what was not is kept."""
         import torch
@@ -142,7 +144,12 @@ class TrainingCase(ModelCase):
         return loss
 
     def _error(
-        self, model: Model, given: dict[str, Any], loss: Callable[[], Tensor], run: Callable[[], Tensor], device: Device
+        self,
+        model: Model,
+        given: dict[str, Any],
+        loss: Callable[[], Tensor],
+        run: Callable[[], Tensor],
+        device: DeviceKind,
     ) -> float:
         """The largest of the errors of the loss and of the gradient's norm, against a copy in fp32, sequence by
         sequence; infinite for a loss far from that of a random model, or an optimizer that moves nothing."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from calc.ask.estimate import estimate
 from calc.blocks.build import build
 from calc.quantities.flops import of_prompt
-from calc.spec.fields import Dim
+from calc.spec.fields import DeviceKind, Dim
 from calc.spec.run import Phase, Run
 from calc.trace.part import leaves
-from harness.cases.case import Counts, Device, Ready
+from harness.cases.case import Counts, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed
 from harness.cases.running import (
@@ -76,7 +76,7 @@ class ForwardCase(_WholePass):
             "tokens": float(self.batch * self.seq),
         }
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         settle(self.dtype)
         model = built(self.spec, device, self.dtype)
         given = inputs(model, self.batch, self.seq)
@@ -119,7 +119,7 @@ class PrefillCase(_WholePass):
         weights = float(estimate(self.spec, "weights", dtype=self.dtype).value)
         return {"flops": float(flops), "bytes": weights, "tokens": float(self.batch * self.seq)}
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         settle(self.dtype)
         model = built(self.spec, device, self.dtype)
         prompt = inputs(model, self.batch, self.seq)["inputs"]

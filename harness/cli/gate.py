@@ -11,7 +11,8 @@ import click
 
 from calc.errors import Refused, printable
 from calc.output.tables import Table, emit
-from harness.cases.case import Case, Device
+from calc.spec.fields import DeviceKind
+from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.environment import ROOT, probe
 from harness.gating.commit import files_of
@@ -72,7 +73,7 @@ def gate(
       python -m harness gate --against origin/main --least 0.5 \\
           --allow-count-changes
     """
-    environment = probe(cast("Device | None", device))
+    environment = probe(cast("DeviceKind | None", device))
     cases = choose_cases(suite_cases(suite, environment), pattern)
     effort = Effort(rounds=rounds)
     if clock == "cpu" and environment.device == "cuda":

@@ -11,7 +11,8 @@ from typing import cast
 import click
 
 from calc.output.tables import Table, emit
-from harness.cases.case import Case, Device
+from calc.spec.fields import DeviceKind
+from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import results
 from harness.environment import probe
@@ -38,7 +39,7 @@ def noise(tries: int, pattern: str | None, device: str | None, results: Path, fm
       python -m harness noise
       python -m harness noise --tries 2 --case layernorm --json
     """
-    environment = probe(cast("Device | None", device))
+    environment = probe(cast("DeviceKind | None", device))
     cases = choose_cases(CASES, pattern)
     begin, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     progress = Left("noise")

@@ -9,8 +9,9 @@ import click
 
 from calc.errors import Refused
 from calc.spec.clusters import load_cluster
+from calc.spec.fields import DeviceKind
 from harness.cases.case import Case
-from harness.environment import Target, here
+from harness.environment import here
 from harness.ranks.runner import Job, run_suite
 from harness.ranks.start import START, Place, end_with_agent, place_of
 from harness.ranks.suites import RANK_SUITES
@@ -38,6 +39,6 @@ def run_ranks(suite: str, place: Place, results: Path, cluster: str | None, **gi
     return run_suite(Job(suite, results, cluster=cluster, **given), place, lambda text: click.echo(text, err=True))
 
 
-def rank_cases(suite: str, place: Place, device: Target | None, pattern: str | None) -> list[Case]:
+def rank_cases(suite: str, place: Place, device: DeviceKind | None, pattern: str | None) -> list[Case]:
     """The cases that a suite has for so many ranks, without joining them."""
     return choose_cases(list(RANK_SUITES[suite](place, here(device).device)), pattern)

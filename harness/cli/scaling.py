@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
+from calc.spec.fields import DeviceKind
 from calc.units import parse_tokens, si
-from harness.environment import Target, probe
+from harness.environment import probe
 from harness.progress import Left
 from harness.scaling.plan import STANDARD, Plan, Size
 from harness.scaling.suite import Report, run
@@ -47,7 +48,7 @@ def scaling(results: Path, device: str | None, fresh: bool, listed: bool, fmt: s
     if listed:
         _list(plan, fmt)
         return 0
-    environment = probe(cast("Target | None", device))
+    environment = probe(cast("DeviceKind | None", device))
     progress = Left("scaling")
     try:
         found = run(plan, results, environment, lambda part, left: progress(int(100 * part), 100, left), fresh)

@@ -12,8 +12,8 @@ import click
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
+from calc.spec.fields import DeviceKind
 from calc.units import binary
-from harness.cases.case import Device
 from harness.cli.compare import farthest, groups_table, record
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import load, results
@@ -78,7 +78,7 @@ def _measure(
     device: str | None, fresh: bool, results: Path, end: float, observer: Observer
 ) -> tuple[Summary, Environment]:
     """The profile, where this machine has none of its own, and the suite in what is left of the time."""
-    environment = probe(cast("Device | None", device))
+    environment = probe(cast("DeviceKind | None", device))
     if environment.device == "cpu":
         # Before torch is imported anywhere: our Triton kernels run in its interpreter there.
         os.environ.setdefault("TRITON_INTERPRET", "1")

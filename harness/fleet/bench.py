@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc.errors import Refused, printable
+from calc.spec.fields import DeviceKind
 from calc.workers.identity import code
 from harness.cases import make
-from harness.environment import Target
 from harness.measuring.timing import Effort
 from harness.record import Environment
 from harness.running.observer import Observer
@@ -32,9 +32,9 @@ class CaseRequest(NamedTuple):
 class Bench:
     """Measures in a child process, as `run` does; whatever happens to that is a row."""
 
-    def __init__(self, theirs: str, device: Target) -> None:
+    def __init__(self, theirs: str, device: DeviceKind) -> None:
         self._theirs = theirs
-        self._device: Target = device
+        self._device: DeviceKind = device
         self._folder = tempfile.TemporaryDirectory()
 
     def environment(self) -> Environment | str:

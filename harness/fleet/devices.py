@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from calc.errors import Refused, did_you_mean
-from harness.environment import Target
+from calc.spec.fields import DeviceKind
 
 TYPE = "accelerator_type:"
 """What Ray's resources are called that name a node's kind of GPU."""
@@ -20,7 +20,7 @@ class Hold(NamedTuple):
     that has it, "" for any: a hold that names no GPU would also fit a node that another hold means."""
 
     kind: str
-    device: Target
+    device: DeviceKind
     cpus: float
     gpus: float
     resources: tuple[tuple[str, float], ...]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from harness.cases.case import Case, Device
+from calc.spec.fields import DeviceKind
+from harness.cases.case import Case
 from harness.gating.children import Failed, Nursery, Process
 from harness.gating.decision import LEAST, MOST, Change, Session, decide
 from harness.gating.session import Broken, Clock, Effort, Sides, measure
@@ -35,7 +36,7 @@ class Row:
 
 @contextmanager
 def two_trees(
-    a: Path, b: Path, device: Device, threads: int = 1, planted: float = 0.0, clock: Clock | None = None
+    a: Path, b: Path, device: DeviceKind, threads: int = 1, planted: float = 0.0, clock: Clock | None = None
 ) -> Iterator[Sides]:
     """Both trees imported, side by side. clock None: `cpu` on a CPU, `wall` on a GPU. Errors: Refused for a tree."""
     with ExitStack() as stack:

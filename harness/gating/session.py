@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from harness.cases.case import Case, Device
+from calc.spec.fields import DeviceKind
+from harness.cases.case import Case
 from harness.gating.children import Failed, Nursery, Process
 from harness.gating.decision import Session
 
@@ -38,7 +39,7 @@ class Sides:
 
     a: Nursery
     b: Nursery
-    device: Device = "cpu"
+    device: DeviceKind = "cpu"
     planted: float = 0.0
     clock: Clock = "cpu"
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any, ClassVar, Literal
 
+from calc.spec.fields import DeviceKind
 from harness.cases.case import Ready
 
 Name = Literal["host", "cuda-event", "cuda-graph"]
@@ -133,7 +134,7 @@ class GraphClock(EventClock):
         self.graph.replay()
 
 
-def choose(ready: Ready, device: Literal["cuda", "cpu"], step: bool, cache: Literal["hot", "cold"]) -> Name:
+def choose(ready: Ready, device: DeviceKind, step: bool, cache: Literal["hot", "cold"]) -> Name:
     """The clock for a case that names none: a step of a model is what a user waits for, launches and all; of a kernel
     the GPU's own time is asked for, in a graph where it can be captured and its inputs stay where they are."""
     if device == "cpu" or step:
@@ -141,7 +142,7 @@ def choose(ready: Ready, device: Literal["cuda", "cpu"], step: bool, cache: Lite
     return "cuda-graph" if ready.graphable and cache == "hot" and ready.rotate is None else "cuda-event"
 
 
-def make_clock(name: Name, ready: Ready, device: Literal["cuda", "cpu"], cache: Literal["hot", "cold"]) -> Clock:
+def make_clock(name: Name, ready: Ready, device: DeviceKind, cache: Literal["hot", "cold"]) -> Clock:
     """The clock of that name. Imports torch. Errors: NotImplementedError where it cannot time this."""
     import torch
 
@@ -155,7 +156,7 @@ def make_clock(name: Name, ready: Ready, device: Literal["cuda", "cpu"], cache: 
     return EventClock(ready, flush) if name == "cuda-event" else GraphClock(ready, flush)
 
 
-def flusher(device: Literal["cuda", "cpu"]) -> Callable[[], Any]:
+def flusher(device: DeviceKind) -> Callable[[], Any]:
     """What overwrites a buffer larger than the L2 cache. Imports torch.
 
     On a CPU it is 128 MiB, which is more than the caches of a core; of a last-level cache that is larger still, and

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from calc.spec.fields import DeviceKind
 from harness.cases.case import Ready
 
 MOST = 40
@@ -25,7 +26,7 @@ class Inspection(NamedTuple):
     reserved_bytes: int | None = None
 
 
-def inspect(ready: Ready, device: Literal["cuda", "cpu"]) -> Inspection:
+def inspect(ready: Ready, device: DeviceKind) -> Inspection:
     """Execute once on `device` under the profiler. Imports torch.
 
     On a GPU the kernels are those that its driver saw, and the peak is the allocator's. On a CPU they are ATen's

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal, NamedTuple
 
+from calc.spec.fields import DeviceKind
 from harness.cases.case import Ready
 from harness.measuring.clocks import Clock, Name, choose, make_clock
 from harness.measuring.sampling import Gpu, Queue, Sampler, find_gpu, sm_clock
@@ -69,7 +70,7 @@ class Timing(NamedTuple):
 
 def measure(
     ready: Ready,
-    device: Literal["cuda", "cpu"],
+    device: DeviceKind,
     effort: Effort = KERNEL,
     clock: Name | None = None,
     cache: Literal["hot", "cold"] = "hot",
@@ -98,7 +99,7 @@ def measure(
     )
 
 
-def warm_up(clock: Clock, device: Literal["cuda", "cpu"], effort: Effort, gpu: Gpu | None = None) -> int:
+def warm_up(clock: Clock, device: DeviceKind, effort: Effort, gpu: Gpu | None = None) -> int:
     """Execute until times and the GPU's clock are steady, or the effort's time is over; how many executions.
 
     The first execution, in which libraries load and compilers run, is not counted against that time. The batch of a

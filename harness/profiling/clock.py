@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from statistics import median
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from calc.spec.fields import DeviceKind
 
 _BLOCK = 2**20
 """Random numbers that are drawn; the rest of a pool repeats them."""
@@ -167,6 +169,6 @@ def several(make: Callable[[], Any], count: int) -> list[Any]:
     return list(islice(iter(make, object()), count))
 
 
-def clock_of(device: Literal["cuda", "cpu"]) -> Clock:
+def clock_of(device: DeviceKind) -> Clock:
     """The clock for a device."""
     return CudaClock() if device == "cuda" else HostClock()

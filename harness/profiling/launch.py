@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
+from calc.spec.fields import DeviceKind
 from harness.profiling.samples import Key, Station
 
 _KERNELS = 200
@@ -20,7 +21,7 @@ def waiting(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device == "cuda" else _nothing
 
 
-def launch_station(device: Literal["cuda", "cpu"]) -> Station:
+def launch_station(device: DeviceKind) -> Station:
     """Host seconds for one small kernel when Python asks for it and when autograd does, and for a step's ends."""
 
     def measure() -> Iterator[tuple[Key, float]]:

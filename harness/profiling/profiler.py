@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from calc.errors import Refused
 from calc.reading.files import write_whole
+from calc.spec.fields import DeviceKind
 from calc.time.device.profile import Profile
 from harness.environment import here
 from harness.measuring.allocator import keep_freed_memory, touch
@@ -16,30 +17,29 @@ from harness.profiling.fit import profile_of
 from harness.profiling.samples import Station, collect, interleaved
 from harness.profiling.shapes import REACH, attention_shapes, layers
 
-Device = Literal["cuda", "cpu"]
 Progress = Callable[[int, int, float], None]
 """Called with what is done, how much there is, and the seconds that are left."""
-SECONDS: dict[Device, float] = {"cpu": 120.0, "cuda": 240.0}
+SECONDS: dict[DeviceKind, float] = {"cpu": 120.0, "cuda": 240.0}
 """How long a profile may take, fitting included."""
-DTYPES: dict[Device, tuple[str, ...]] = {"cpu": ("fp32", "bf16"), "cuda": ("bf16", "fp32")}
+DTYPES: dict[DeviceKind, tuple[str, ...]] = {"cpu": ("fp32", "bf16"), "cuda": ("bf16", "fp32")}
 """What is measured where nothing else is asked for."""
 KNOWN = ("fp32", "bf16", "fp16")
 _MEASURING = 0.85
 """Part of the time that is spent on measuring; the rest is for setting up and fitting."""
-_LONGEST: dict[Device, float] = {"cpu": 0.03, "cuda": 0.01}
+_LONGEST: dict[DeviceKind, float] = {"cpu": 0.03, "cuda": 0.01}
 """Seconds that a single product may take, about."""
-_POOL: dict[Device, int] = {"cpu": 2**26, "cuda": 2**29}
+_POOL: dict[DeviceKind, int] = {"cpu": 2**26, "cuda": 2**29}
 """Random numbers in each format."""
 _TOUCHED = 2**29
 """Bytes of the host that are asked for before anything is measured."""
-_LARGER: dict[Device, int] = {"cpu": 1, "cuda": 16}
+_LARGER: dict[DeviceKind, int] = {"cpu": 1, "cuda": 16}
 """Times as many elements as on a CPU that passes go up to, and how many sizes of each are measured."""
-_SIZES: dict[Device, int] = {"cpu": 5, "cuda": 9}
-_PARAMETERS: dict[Device, tuple[int, ...]] = {"cpu": (2**16, 2**20, 2**23), "cuda": (2**18, 2**22, 2**26)}
+_SIZES: dict[DeviceKind, int] = {"cpu": 5, "cuda": 9}
+_PARAMETERS: dict[DeviceKind, tuple[int, ...]] = {"cpu": (2**16, 2**20, 2**23), "cuda": (2**18, 2**22, 2**26)}
 
 
 def measure_profile(
-    device: Device | None = None,
+    device: DeviceKind | None = None,
     dtypes: Sequence[str] = (),
     seconds: float | None = None,
     threads: int | None = None,
@@ -59,7 +59,7 @@ def measure_profile(
 
     from harness.profiling.attention import chosen
 
-    target: Device = environment.device
+    target: DeviceKind = environment.device
     formats = tuple(dtypes) or DTYPES[target]
     if threads is not None:
         torch.set_num_threads(threads)
@@ -85,7 +85,7 @@ def write_profile(profile: Profile, results: Path) -> Path:
     return path
 
 
-def _stations(device: Device, dtypes: Sequence[str]) -> Iterator[list[Station]]:
+def _stations(device: DeviceKind, dtypes: Sequence[str]) -> Iterator[list[Station]]:
     """Everything to be measured, a list for each kind of thing."""
     import torch
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from calc.spec.fields import DeviceKind
 from harness.profiling.samples import between, halton, to_multiple
 
 _WIDER = (1.0, 4.0, 0.25, 3.0, 8 / 3, 1.0, 0.375)
@@ -56,7 +57,7 @@ class Reach(NamedTuple):
     step: int
 
 
-REACH: dict[Literal["cuda", "cpu"], Reach] = {
+REACH: dict[DeviceKind, Reach] = {
     "cpu": Reach((32, 4096), (128, 1024), (32, 768), (8_192, 50_257, 32_000, 16_384, 50_257), 64),
     "cuda": Reach((64, 32_768), (512, 12_288), (256, 4096), (8_192, 50_304, 32_000, 16_384, 128_256), 128),
 }

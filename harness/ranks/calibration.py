@@ -10,9 +10,9 @@ from typing import Any
 
 from calc.spec.cluster import Cluster, Measured
 from calc.spec.clusters import read_clusters
+from calc.spec.fields import DeviceKind
 from calc.time.cluster.crossing import constants
 from calc.time.models.collective import passes
-from harness.cases.case import Device
 from harness.cases.collectives import collective
 from harness.measuring.limits import catalogued
 from harness.ranks.start import Place
@@ -26,7 +26,9 @@ SMALLEST, STEPS = 2**12, 8
 STEPS_CPU = 6
 
 
-def calibrate(place: Place, device: Device, ops: Sequence[str], tell: Callable[[str], None]) -> tuple[Measured, ...]:
+def calibrate(
+    place: Place, device: DeviceKind, ops: Sequence[str], tell: Callable[[str], None]
+) -> tuple[Measured, ...]:
     """A curve of some collectives among all ranks and, where there are several nodes, within one; every rank calls it.
 
     Within nodes all of them measure at once, as all of them work in a step.
@@ -62,7 +64,7 @@ def _sizes(points: int, ranks: int) -> list[int]:
     return [SMALLEST * ranks * 4**n for n in range(points)]
 
 
-def _ready(op: str, nbytes: int, rank: int, ranks: int, device: Device, group: Any) -> Callable[[], Any]:
+def _ready(op: str, nbytes: int, rank: int, ranks: int, device: DeviceKind, group: Any) -> Callable[[], Any]:
     return collective(op, nbytes // 4, rank, ranks, device, group)[0]
 
 

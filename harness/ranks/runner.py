@@ -14,10 +14,10 @@ from typing import Any
 from calc.errors import Refused, printable
 from calc.spec.cluster import Cluster
 from calc.spec.clusters import load_cluster
+from calc.spec.fields import DeviceKind
 from calc.time.cluster.measured import measured_models
-from harness.cases.case import Device
 from harness.cases.ranks import RankCase, Together
-from harness.environment import Target, here
+from harness.environment import here
 from harness.measuring.limits import rates
 from harness.measuring.timing import UNSTABLE
 from harness.ranks.calibration import calibrate, name_of, write
@@ -40,7 +40,7 @@ class Job:
     pattern: str | None = None
     fresh: bool = False
     cluster: str | None = None
-    device: Target | None = None
+    device: DeviceKind | None = None
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _Session:
     summary: Summary = field(default_factory=Summary)
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceKind:
         return self.environment.device
 
     def run(self, cases: Sequence[RankCase]) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from calc.errors import Refused
-from harness.cases.case import Device
+from calc.spec.fields import DeviceKind
 from harness.running.process import die_with_parent
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -80,7 +80,7 @@ def end_with_agent() -> None:
 
 
 @contextmanager
-def joined(place: Place, device: Device) -> Iterator[None]:
+def joined(place: Place, device: DeviceKind) -> Iterator[None]:
     """A member of the group, over NCCL on GPUs and gloo elsewhere, where the ranks of a node share its cores."""
     import torch
     import torch.distributed as dist

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from calc.errors import Refused
-from harness.cases.case import Device
+from calc.spec.fields import DeviceKind
 from harness.cases.collectives import CollectiveCase, ExchangeCase
 from harness.cases.parallel import ParallelTrainingCase
 from harness.cases.ranks import RankCase
@@ -19,7 +19,7 @@ powers of two, so that no case is one of them."""
 LARGEST = 2**31
 
 
-def collectives(place: Place, device: Device) -> Iterator[RankCase]:
+def collectives(place: Place, device: DeviceKind) -> Iterator[RankCase]:
     """Every collective at sizes between those of the curves, among all ranks and, of several nodes, within one."""
     sizes = [UNIT * place.ranks * 4**n for n in range(8 if device == "cuda" else 5)]
     sizes = [nbytes for nbytes in sizes if nbytes <= LARGEST]
@@ -29,7 +29,7 @@ def collectives(place: Place, device: Device) -> Iterator[RankCase]:
             yield CollectiveCase(op, nbytes, place.ranks, near)
 
 
-def parallel(place: Place, device: Device) -> Iterator[RankCase]:
+def parallel(place: Place, device: DeviceKind) -> Iterator[RankCase]:
     """Steps of training under each way to spread a model, and what context and experts' ranks exchange."""
     ranks, near = place.ranks, place.near if place.near < place.ranks else None
     gpu = device == "cuda"
@@ -58,7 +58,7 @@ def possible(make: Callable[[], RankCase]) -> RankCase | None:
         return None
 
 
-RANK_SUITES: dict[str, Callable[[Place, Device], Iterator[RankCase]]] = {
+RANK_SUITES: dict[str, Callable[[Place, DeviceKind], Iterator[RankCase]]] = {
     "collectives": collectives,
     "parallel": parallel,
 }

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.cases.case import Device
+from calc.spec.fields import DeviceKind
 from harness.measuring.statistics import median_interval
 from harness.record import Measurement
 
@@ -35,7 +35,7 @@ WARM = 0.02
 Run = Callable[[], Any]
 
 
-def measure_all(made: Sequence[Callable[[], Run]], device: Device) -> list[Measurement]:
+def measure_all(made: Sequence[Callable[[], Run]], device: DeviceKind) -> list[Measurement]:
     """The times of an execution of several things on the slowest rank, in bursts by turns; every rank calls it, and
     gets the same. made: what makes each of them ready, once a burst."""
     found: list[tuple[list[float], int]] = [([], 0) for _ in made]
@@ -46,7 +46,7 @@ def measure_all(made: Sequence[Callable[[], Run]], device: Device) -> list[Measu
     return [_measured(samples, warmup) for samples, warmup in found]
 
 
-def _burst(run: Run, device: Device) -> tuple[list[float], int]:
+def _burst(run: Run, device: DeviceKind) -> tuple[list[float], int]:
     """Seconds of an execution in each sample, and how many executions went before them.
 
     All that is decided depends on times that the ranks have exchanged, so that they decide alike.
@@ -84,7 +84,7 @@ def _measured(samples: list[float], warmup: int) -> Measurement:
     )
 
 
-def worst(value: float, device: Device) -> float:
+def worst(value: float, device: DeviceKind) -> float:
     """The largest of all ranks' values."""
     import torch
     import torch.distributed as dist
@@ -103,7 +103,7 @@ def agreed(value: Any) -> Any:
     return held[0]
 
 
-def _slowest(run: Run, device: Device, repeats: int) -> tuple[float, float]:
+def _slowest(run: Run, device: DeviceKind, repeats: int) -> tuple[float, float]:
     """Seconds of so many executions on the slowest rank, and those since it came to wait for the others."""
     import torch
     import torch.distributed as dist

@@ -24,9 +24,9 @@ from pydantic import Field, ValidationError
 
 from calc.errors import Refused, printable
 from calc.reading.files import read_text, write_whole
-from calc.spec.fields import refuse
+from calc.spec.fields import DeviceKind, refuse
 from harness.cases.case import Case
-from harness.environment import PYTHON, Target, child_variables
+from harness.environment import PYTHON, child_variables
 from harness.record import LONGEST, Record, Run, Text
 from harness.running.observer import Cancelled, Observer
 from harness.store import RESULTS
@@ -67,7 +67,7 @@ def start_background(
     suite: str = "quick",
     case: str | None = None,
     fresh: bool = False,
-    device: Target | None = None,
+    device: DeviceKind | None = None,
     profile_time: float | None = None,
 ) -> str:
     """Start `python -m harness run` with these options apart from this process; its job's id."""

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calc.errors import Refused, printable
+from calc.spec.fields import DeviceKind
 from harness.cases.case import Case
-from harness.environment import INSTALL, PYTHON, Target, child_variables
+from harness.environment import INSTALL, PYTHON, child_variables
 from harness.measuring.timing import Effort
 from harness.record import Environment, Measurement, Status
 
@@ -58,7 +59,7 @@ class Worker:
     Errors: Refused where it cannot be started, ImportError where torch is missing.
     """
 
-    def __init__(self, device: Target | None = None, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, device: DeviceKind | None = None, tick: Callable[[], None] = lambda: None) -> None:
         self._device = device
         self._tick = tick
         self._child: subprocess.Popen[bytes] | None = None

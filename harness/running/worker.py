@@ -17,9 +17,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from calc.errors import Refused
+from calc.spec.fields import DeviceKind
 from harness.cases.case import Case, Ready
 from harness.environment import here
 from harness.measuring.allocator import keep_freed_memory
@@ -71,7 +72,7 @@ def main() -> None:
         serve(request, environment.device, report)
 
 
-def serve(request: dict[str, Any], device: Literal["cuda", "cpu"], report: Report) -> None:
+def serve(request: dict[str, Any], device: DeviceKind, report: Report) -> None:
     """Measure one case, and report what came of it."""
     try:
         case: Case = pickle.loads(base64.b64decode(request["case"]))
@@ -84,7 +85,7 @@ def serve(request: dict[str, Any], device: Literal["cuda", "cpu"], report: Repor
         report({"measurement": found.model_dump(mode="json")})
 
 
-def execute(case: Case, device: Literal["cuda", "cpu"], effort: Effort, report: Report) -> Measurement:
+def execute(case: Case, device: DeviceKind, effort: Effort, report: Report) -> Measurement:
     """Make a case ready, check it, measure it, and look at what ran."""
     report({"stage": "preparing"})
     ready = case.ready(device)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from calc.errors import Refused
-from calc.spec.run.execution import Device
+from calc.spec.fields import DeviceKind
 from calc.trace.settings import Settings
 from calc.trace.tape import Storage, Tape
 
@@ -74,7 +74,7 @@ def test_what_serves_all_layers_is_kept_once() -> None:
 
 
 def test_dropout_keeps_a_byte_an_element_or_on_a_cpu_a_number() -> None:
-    ways: tuple[tuple[Device, int], ...] = (("cuda", N), ("cpu", 4 * N))
+    ways: tuple[tuple[DeviceKind, int], ...] = (("cuda", N), ("cpu", 4 * N))
     for device, expected in ways:
         tape = Tape(Settings("eager", "fp32", dropout=0.1, device=device))
         tape.drop(Storage(N, "fp32"))

@@ -7,18 +7,18 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
+from calc.spec.fields import DeviceKind
 from calc.spec.load import EXPERTS, Experts
 from calc.spec.run.node import RunNode, Word
 
 ExecutionName = Literal["eager", "sdpa", "compiled", "graph", "megatron"]
 Kernels = Literal["eager", "sdpa", "compiled"]
-Device = Literal["cuda", "cpu"]
 WindowReading = Literal["tokens", "cache"]
 LatentReading = Literal["expanded", "absorbed"]
 EXECUTIONS: tuple[ExecutionName, ...] = get_args(ExecutionName)
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 """By how much one kernel does, the least first."""
-DEVICES: tuple[Device, ...] = get_args(Device)
+DEVICES: tuple[DeviceKind, ...] = get_args(DeviceKind)
 WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
 LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
 
@@ -60,7 +60,7 @@ class Execution(RunNode):
     stack: Annotated[Any, PlainValidator(_stack)] = Field(
         default=None, description="Training: the framework whose fusions, overlap and overhead a step has."
     )
-    device: Annotated[Device, PlainValidator(Word(lambda: DEVICES))] = Field(
+    device: Annotated[DeviceKind, PlainValidator(Word(lambda: DEVICES))] = Field(
         default="cuda", description="Where it runs, since masks, casts and a softmax in 16 bits differ."
     )
     window_reading: Annotated[WindowReading, PlainValidator(Word(lambda: WINDOW_READINGS))] = Field(

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, NonNegativeFloat, Tag, ValidationErro
 
 from calc.errors import Refused
 from calc.reading.files import parse_json, read_text
-from calc.spec.fields import Node, refuse
+from calc.spec.fields import DeviceKind, Node, refuse
 from calc.time.models.collective import CollectiveModel
 from calc.time.models.decoding import DecodeModel
 from calc.time.models.exchange import ExchangeModel
@@ -103,7 +103,7 @@ class Profile(Node):
     schema_version: Literal[1] = 1
     name: str
     device: str
-    kind: Literal["cuda", "cpu"]
+    kind: DeviceKind
     catalogue: str | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
     gemm: dict[str, Products] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from calc.errors import Refused
 from calc.spec.cache_key import CacheKey
 from calc.spec.catalogue import device_names, load_device
+from calc.spec.fields import DeviceKind
 from calc.spec.hardware import Device
 from calc.time.device.datasheet import PLAIN, published_launch, published_models
 from calc.time.device.priors import PublishedPass
@@ -48,7 +49,7 @@ class Speed:
     """
 
     name: str
-    kind: Literal["cuda", "cpu"]
+    kind: DeviceKind
     rests: Rests
     source: str
     device: Device | None = None

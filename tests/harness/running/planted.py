@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from harness.cases.case import Case, Counts, Device, Ready
+from calc.spec.fields import DeviceKind
+from harness.cases.case import Case, Counts, Ready
 from harness.record import Forecast
 
 
@@ -34,7 +35,7 @@ class Planted(Case):
     def forecast(self, profile: object) -> Forecast | None:
         return Forecast(seconds=1e-5, low=1e-6, high=1e-4, level=0.9, source="a guess", bound="memory")
 
-    def ready(self, device: Device) -> Ready:
+    def ready(self, device: DeviceKind) -> Ready:
         import torch
 
         if self.does != "work":
