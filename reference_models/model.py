@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,8 +18,10 @@ from reference_models.blocks.mobile_net import Eyes
 from reference_models.blocks.prompt import Prompt
 from reference_models.cache import Cache
 from reference_models.denoiser import Denoiser
+from reference_models.first_step import first_step, step_at
 from reference_models.mtp import FurtherToken, further
 from reference_models.output import Output
+from reference_models.places import all_placed, placed, unchanged
 from reference_models.stack import StackOfLayers
 from reference_models.stages import run_stages
 from reference_models.step import Checkpointing, Kernel, Step
@@ -42,9 +44,6 @@ def build(
     with torch.device(device or "cpu"):
         model: Any = Denoiser(spec) if spec.denoised is not None else Model(spec, mtp=mtp)
     return model if dtype is None else model.to(dtype)
-
-
-WORDS = {"image": "pictures", "sound": "sounds"}
 
 
 class Model(StackOfLayers):
@@ -109,11 +108,11 @@ class Model(StackOfLayers):
 
         source: what the encoder reads. images: what the vision tower reads; its vectors take the places of the tokens
         where image_at [batch, seq] is True, as many as there are vectors; the encoder's where it is that reads pictures
-        (image_at [batch, n]). sounds [windows, frames, values], sound_at:
-        the same of the audio tower. cache: from `new_cache`, read and then filled; modules that predict further tokens
-        are for training, and run only without one. at: how many tokens the cache holds, a tensor of one on the model's
-        device: nothing then depends on its value but numbers, so that the pass can be captured in a CUDA graph;
-        `cache.length` is left alone. last_only: logits of the last token alone.
+        (image_at [batch, n]). sounds [windows, frames, values], sound_at: the same of the audio tower. cache: from
+        `new_cache`, read and then filled; modules that predict further tokens are for training, and run only without
+        one. at: how many tokens the cache holds, a tensor of one on the model's device: nothing then depends on its
+        value but numbers, so that the pass can be captured in a CUDA graph; `cache.length` is left alone. last_only:
+        logits of the last token alone.
         keep [batch, seq], source_keep [batch, n]: False at padding; a place for each vector that the layers read.
         boxes [batch, seq, 4]: of the tokens on a page, None: all in one corner; images are the pages' pictures.
         prompt: what is to be found in pictures, None: a point in a corner.
@@ -123,20 +122,14 @@ class Model(StackOfLayers):
         options = {"kernel": kernel, "checkpointing": checkpointing, "dropout": dropout, "need_weights": need_weights}
         pictures, images = (images, None) if self.on_page else (None, images)
         seen, deep = (None, []) if images is None else self._see(images, options)
-        place: Callable[[Tensor], Tensor] = _as_it_is
-        if self.whole.vision is not None and self.whole.vision.reader == "encoder" and image_at is not None:
-            place, image_at = partial(_placed, given=seen, at=image_at, what="image"), None
+        place, image_at = self._for_encoder(seen, image_at)
         step, losses = self._begun(inputs, cache, keep, at, source, source_keep, options, place)
-        step.token_types, step.boxes, step.pictures = token_types, boxes, pictures
-        step.need_hidden = need_hidden
+        step.token_types, step.boxes, step.pictures, step.need_hidden = token_types, boxes, pictures, need_hidden
         if self.whole.patcher is not None:
             self._patch(inputs, options)
         heard = None if sounds is None else self._hear(sounds, options)
-        if image_at is not None:
-            self._check_pictures(seen)
-        of_towers = (seen, image_at, "image"), (heard, sound_at, "sound")
-        given = [(made, places, what) for made, places, what in of_towers if places is not None]
-        x, inner = self.embed(inputs, step, partial(_all_placed, given=given))
+        given = self._given(seen, image_at, heard, sound_at)
+        x, inner = self.embed(inputs, step, partial(all_placed, given=given))
         inner.losses.extend(losses)
         if image_at is not None:
             inner = replace(inner, image_at=image_at, deep=deep)
@@ -144,15 +137,19 @@ class Model(StackOfLayers):
         if cache is not None and at is None:
             cache.length, cache.keep, cache.source_keep = cache.length + inputs.shape[1], step.keep, step.source_keep
         logits = None if self.whole.head is None else self.logits(x[:, -1:] if last_only else x)
-        text = None if inner.tokens is None else inner.tokens.shape[1]
-        heads, similarity = self.read(x, inner.keep, text, inner.uncut), None
-        heads |= self._of_pictures(x, inner, prompt)
-        if self.spec.pool is not None:
-            heads["pool"] = self.pool(x, inner)
-        if self.whole.contrast is not None and seen is not None:
-            similarity = self.contrast(heads[self.spec.heads[-1].name], seen)
+        heads = self._heads(x, inner, prompt)
+        compares = self.whole.contrast is not None and seen is not None
+        similarity = self.contrast(heads[self.spec.heads[-1].name], seen) if compares else None
         ahead = [] if cache is not None else self._further(first, x, inner)
         return Output(logits, x, heads, inner, seen, deep, step.encoded, similarity, ahead, heard)
+
+    def _heads(self, x: Tensor, step: Step, prompt: Prompt | None) -> dict[str, Tensor]:
+        """What reads x [batch, n, d_model] behind the layers, but for the head over the vocabulary."""
+        found = self.read(x, step.keep, None if step.tokens is None else step.tokens.shape[1], step.uncut)
+        found |= self._of_pictures(x, step, prompt)
+        if self.spec.pool is not None:
+            found["pool"] = self.pool(x, step)
+        return found
 
     def _of_pictures(self, x: Tensor, step: Step, prompt: Prompt | None) -> dict[str, Tensor]:
         """Maps of the picture x [batch, n, d_model] behind the layers, and the masks of what a prompt says."""
@@ -216,22 +213,6 @@ class Model(StackOfLayers):
                 built.embedding.own = self.embedding.own
         return built
 
-    def _step(self, inputs: Tensor, cache: Cache | None, keep: Tensor | None) -> Step:
-        """Positions and padding of the new inputs, after those that the cache has seen."""
-        start, seq = 0 if cache is None else cache.length, inputs.shape[1]
-        front = self.spec.embedding
-        if keep is None and isinstance(front, Embedding) and front.n_positions is not None and not inputs.is_meta:
-            most = front.n_positions - front.position_offset
-            if start + seq > most:
-                expected = f"at most {most:,} tokens, the rows of its table of positions"
-                raise ValueError(f"inputs: expected {expected}, found {start + seq:,}")
-        if keep is None and (cache is None or cache.keep is None):
-            return Step(positions=torch.arange(start, start + seq, device=inputs.device)[None], start=start)
-        new = torch.ones(len(inputs), seq, dtype=torch.bool, device=inputs.device) if keep is None else keep.bool()
-        before = new.new_ones(len(inputs), start) if cache is None or cache.keep is None else cache.keep
-        whole = torch.cat([before, new], dim=1)
-        return Step(positions=(whole.cumsum(1) - 1).clamp(min=0)[:, start:], start=start, keep=whole)
-
     def _begun(
         self,
         inputs: Tensor,
@@ -253,10 +234,18 @@ class Model(StackOfLayers):
             losses, source_added, restore = read.losses, read.added, read.restore
         elif cache is not None:
             source_keep = cache.source_keep
-        step = self._step(inputs, cache, keep) if at is None else _fixed_step(inputs, at, keep)
+        step = first_step(self.spec.embedding, inputs, cache, keep) if at is None else step_at(inputs, at, keep)
         step = replace(step, source=source, source_keep=source_keep, source_added=source_added, **options)
         step.encoded, step.restore = encoded, restore
         return step, losses
+
+    def _for_encoder(
+        self, seen: Tensor | None, image_at: Tensor | None
+    ) -> tuple[Callable[[Tensor], Tensor], Tensor | None]:
+        """What puts pictures among the encoder's first vectors, and where they stand among tokens of the main stack."""
+        if image_at is None or self.whole.vision is None or self.whole.vision.reader != "encoder":
+            return unchanged, image_at
+        return partial(placed, given=seen, at=image_at, what="image"), None
 
     def _encode(
         self, source: Tensor, keep: Tensor | None, options: dict, place: Callable[[Tensor], Tensor]
@@ -266,6 +255,15 @@ class Model(StackOfLayers):
         vectors, end, _ = self.encoder(source, step, place)
         vectors = end if self.encoder.tower.stages is not None else vectors
         return vectors, end if self.encoder.spec.heads else None, step
+
+    def _given(
+        self, seen: Tensor | None, image_at: Tensor | None, heard: Tensor | None, sound_at: Tensor | None
+    ) -> list[tuple[Tensor | None, Tensor, str]]:
+        """What towers give to places among tokens, as `all_placed` takes it. Errors: as `_check_pictures`."""
+        if image_at is not None:
+            self._check_pictures(seen)
+        of_towers = (seen, image_at, "image"), (heard, sound_at, "sound")
+        return [(made, places, what) for made, places, what in of_towers if places is not None]
 
     def _check_pictures(self, seen: Tensor | None) -> None:
         """Errors: NotImplementedError for a model that does not read a picture as it does tokens."""
@@ -301,34 +299,3 @@ def _source_width(spec: ModelSpec) -> int:
     if spec.encoder is None:
         return 0
     return spec.d_model if spec.encoder.stages is not None else spec.encoder.d_model
-
-
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
-def _all_placed(x: Tensor, given: Sequence[tuple[Tensor | None, Tensor, str]]) -> Tensor:
-    """x [batch, seq, d_model] with what each tower gave, in its places (see `_placed`)."""
-    for made, at, what in given:
-        x = _placed(x, made, at, what)
-    return x
-
-
-def _placed(x: Tensor, given: Tensor | None, at: Tensor, what: str) -> Tensor:
-    """x [batch, seq, d_model] with what a tower gave, [pieces, n, d_model], in the places where `at` is True.
-
-    what: of which kind the pieces are. Errors: ValueError where the places are not as many as the vectors.
-    """
-    if given is None:
-        raise ValueError(f"{what}s: expected {WORDS[what]} for the places in {what}_at, found none")
-    vectors = given.shape[:-1].numel()
-    if not at.is_meta and (places := int(at.sum())) != vectors:
-        raise ValueError(f"{what}_at: expected {vectors} places, as many as the {WORDS[what]}' vectors, found {places}")
-    return x.masked_scatter(at[..., None], given.to(x.dtype))
-
-
-def _fixed_step(inputs: Tensor, at: Tensor, keep: Tensor | None) -> Step:
-    """As Model._step, of tokens that come after as many as the tensor `at` holds. Errors: ValueError beside padding."""
-    if keep is not None:
-        raise ValueError("keep: expected none beside `at`, since padding is as long as what came before")
-    return Step(positions=(at + torch.arange(inputs.shape[1], device=inputs.device))[None], start=at)

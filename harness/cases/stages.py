@@ -72,6 +72,7 @@ def stage_of(model: Model, rank: int, ranks: int) -> nn.Module:
     """The layers of one stage, behind the embedding on the first and ahead of norm and head on the last."""
     from torch import nn
 
+    from reference_models.first_step import first_step
     from reference_models.layer import run_layer
 
     each = len(model.layers) // ranks
@@ -90,7 +91,7 @@ def stage_of(model: Model, rank: int, ranks: int) -> nn.Module:
             self.model = model
 
         def forward(self, x: Tensor) -> Tensor:
-            step = replace(model._step(x, None, None), kernel="sdpa")
+            step = replace(first_step(model.spec.embedding, x, None, None), kernel="sdpa")
             if first:
                 x, step = model.embed(x, step)
             layers: Any = own
