@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from calc.spec import DeltaNet
 from reference_models.blocks.linear import ACTIVATIONS, NormLayer
+from reference_models.blocks.recurrence import run_rule
 from reference_models.blocks.short_convolution import ShortConvolution, in_chunks
 from reference_models.cache import Fixed, LayerCache
-from reference_models.step import Step, recomputed
+from reference_models.step import Step
 from reference_models.support import supported
 
 FIELDS = ("n_key_heads", "n_value_heads", "d_key", "d_value", "d_conv", "chunk", "fused", "norm", "double_rate", "gate")
@@ -61,7 +62,8 @@ class GatedDeltaNet(nn.Module):
         decay = -self.A_log.float().exp() * F.softplus(a.float() + self.dt_bias.float())
         rate = 2 * b.float().sigmoid() if spec.double_rate else b.float().sigmoid()
         arguments = (q * spec.d_key**-0.5, k, v, decay.transpose(1, 2), rate.transpose(1, 2))
-        y = self.norm(self._rule(arguments, step, cache).transpose(1, 2).to(x.dtype))
+        y = run_rule(arguments, step, cache, _one, partial(chunked_rule, chunk=spec.chunk))
+        y = self.norm(y.transpose(1, 2).to(x.dtype))
         return self.out_proj((y.float() * ACTIVATIONS[spec.gate](gate.float())).to(x.dtype).flatten(2))
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -75,19 +77,6 @@ class GatedDeltaNet(nn.Module):
         b, a = self.ba_proj(x).unflatten(-1, (spec.n_key_heads, -1)).chunk(2, dim=-1)
         gate = z.flatten(2).unflatten(-1, (spec.n_value_heads, -1))
         return torch.cat([t.flatten(2) for t in (q, k, v)], dim=-1), gate, b.flatten(2), a.flatten(2)
-
-    def _rule(self, arguments: tuple[Tensor, ...], step: Step, cache: LayerCache | None) -> Tensor:
-        before = None if cache is None else cache.state.get("state")
-        if before is not None and arguments[0].shape[2] == 1:
-            q, k, v, decay, rate = (t[:, :, 0] for t in arguments)
-            y, state = recur(q, k, v, decay[..., None], rate, before)
-            y = y[:, :, None]
-        else:
-            run = partial(chunked_rule, chunk=self.spec.chunk, state=before)
-            y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
-        if cache is not None:
-            cache.state["state"] = state
-        return y
 
 
 def unit(x: Tensor) -> Tensor:
@@ -105,6 +94,11 @@ def recur(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, state: T
     known = (state * k[..., None]).sum(-2)
     state = state + k[..., None] * (rate[..., None] * (v - known))[..., None, :]
     return (state * q[..., None]).sum(-2), state
+
+
+def _one(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, rate: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """`recur`, with one decay a head."""
+    return recur(q, k, v, decay[..., None], rate, state)
 
 
 def chunked_rule(

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from calc.spec import Kda
 from reference_models.blocks.delta_net import across_chunks, recur, unit
 from reference_models.blocks.linear import NormLayer
+from reference_models.blocks.recurrence import run_rule
 from reference_models.blocks.short_convolution import ShortConvolution, in_chunks, without_padding
 from reference_models.cache import Fixed, LayerCache
-from reference_models.step import Step, recomputed
+from reference_models.step import Step
 from reference_models.support import supported
 
 
@@ -49,7 +50,8 @@ class KimiDeltaAttention(nn.Module):
         stepped = self._projected("f", x).float() + self.dt_bias.float()
         rate = self.b_proj(x).float().sigmoid().transpose(1, 2)
         arguments = (unit(q) * self.spec.d_head**-0.5, unit(k), v, self._decay(stepped), rate)
-        y = self.norm(self._rule(arguments, step, cache).transpose(1, 2).to(x.dtype))
+        y = run_rule(arguments, step, cache, recur, partial(chunked_rule, chunk=self.spec.chunk))
+        y = self.norm(y.transpose(1, 2).to(x.dtype))
         gate = self._projected("g", x).unflatten(-1, (self.spec.n_heads, -1))
         return self.o_proj((y.float() * gate.float().sigmoid()).to(x.dtype).flatten(2))
 
@@ -75,19 +77,6 @@ class KimiDeltaAttention(nn.Module):
     def _heads(self, x: Tensor) -> Tensor:
         """[batch, seq, n_heads * d_head] -> [batch, n_heads, seq, d_head]."""
         return x.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
-
-    def _rule(self, arguments: tuple[Tensor, ...], step: Step, cache: LayerCache | None) -> Tensor:
-        before = None if cache is None else cache.state.get("state")
-        if before is not None and arguments[0].shape[2] == 1:
-            q, k, v, decay, rate = (t[:, :, 0] for t in arguments)
-            y, state = recur(q, k, v, decay, rate, before)
-            y = y[:, :, None]
-        else:
-            run = partial(chunked_rule, chunk=self.spec.chunk, state=before)
-            y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
-        if cache is not None:
-            cache.state["state"] = state
-        return y
 
 
 def chunked_rule(

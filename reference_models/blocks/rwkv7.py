@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from calc.spec import Rwkv7
 from reference_models.blocks.linear import NormLayer, wide
+from reference_models.blocks.recurrence import run_rule
 from reference_models.blocks.short_convolution import in_chunks, without_padding
 from reference_models.blocks.token_shift import shifted
 from reference_models.cache import Fixed, LayerCache
-from reference_models.step import Step, recomputed
+from reference_models.step import Step
 from reference_models.support import supported
 
 FIELDS = ("n_heads", "d_head", "decay_rank", "rate_rank", "gate_rank", "value_rank", "chunk", "norm")
@@ -64,7 +65,8 @@ class Rwkv7Mixer(nn.Module):
         r, k, v, decay, rate = (self._heads(wide(t)) for t in (self.r_proj(r), self.k_proj(k), values, decay, rate))
         removal = F.normalize(k * self.removal, dim=-1)
         k = k * (1 + (rate - 1) * self.replacement)
-        y = self._rule(tuple(t.transpose(1, 2) for t in (r, decay, k, v, -removal, removal * rate)), step, cache)
+        arguments = tuple(t.transpose(1, 2) for t in (r, decay, k, v, -removal, removal * rate))
+        y = run_rule(arguments, step, cache, recur, partial(chunked_rule, chunk=self.spec.chunk))
         y = self.norm(y.transpose(1, 2)) + (r * k * self.bonus).sum(-1, keepdim=True) * v
         return self.o_proj((y.flatten(2) * gate).to(x.dtype))
 
@@ -85,19 +87,6 @@ class Rwkv7Mixer(nn.Module):
             lent["values"] = (values,)
             return values
         return values + (lent["values"][0] - values) * self._out("value", self._into("value", x)).sigmoid()
-
-    def _rule(self, arguments: tuple[Tensor, ...], step: Step, cache: LayerCache | None) -> Tensor:
-        before = None if cache is None else cache.state.get("state")
-        if before is not None and arguments[0].shape[2] == 1:
-            r, decay, k, v, a, b = (t[:, :, 0] for t in arguments)
-            y, state = recur(r, decay, k, v, a, b, before)
-            y = y[:, :, None]
-        else:
-            run = partial(chunked_rule, chunk=self.spec.chunk, state=before)
-            y, state = recomputed(run, *arguments) if step.checkpointing == "selective" else run(*arguments)
-        if cache is not None:
-            cache.state["state"] = state
-        return y
 
 
 def recur(r: Tensor, decay: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
