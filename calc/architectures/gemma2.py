@@ -14,17 +14,17 @@ from calc.spec import Attention, Mlp, ModelSpec, Placement
 
 def spec(cfg: Config) -> ModelSpec:
     """Defaults as in transformers' Gemma2Config: 4 key-value heads, window 4096, scores capped at 50, tied."""
+    _, layers = capped_layers(cfg)
+    return decoder(cfg, layers, max_seq_len=8192, tied=True, **ends(cfg, softcap=30.0))
+
+
+def capped_layers(cfg: Config, placement: Placement = "sandwich") -> tuple[Attention, dict[str, Any]]:
+    """The attention, whose scores are capped, and layers of it, of which every other one slides."""
     softcap = cfg.number("attn_logit_softcapping", absent=50.0, null=None)
     mixer = gemma_attention(cfg, kv_absent=4, softcap=softcap, scale=query_scale(cfg))
     cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
     kinds = layer_kinds(cfg, alternating(cfg.layers("num_hidden_layers"), 2))
-    return decoder(
-        cfg,
-        sandwich(cfg, mixer, kinds),
-        max_seq_len=8192,
-        tied=True,
-        **ends(cfg, softcap=30.0),
-    )
+    return mixer, sandwich(cfg, mixer, kinds, placement=placement)
 
 
 def ends(cfg: Config, softcap: float | None) -> dict[str, Any]:

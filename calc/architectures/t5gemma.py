@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from calc.architectures.common import alternating, layer_kinds
 from calc.architectures.config import Config
-from calc.architectures.gemma import gemma_attention
-from calc.architectures.gemma2 import query_scale, sandwich
+from calc.architectures.gemma2 import capped_layers
 from calc.architectures.llama import rms_norm
 from calc.errors import Refused
 from calc.spec import Attention, Embedding, Head, LayerGroup, ModelSpec, Tower
@@ -40,11 +38,7 @@ def spec(cfg: Config) -> ModelSpec:
 
 def _stack(cfg: Config, *, causal: bool) -> dict[str, Any]:
     """One side: its scaled table, its layers and the norm behind them. Those of the decoder read the encoder too."""
-    softcap = cfg.number("attn_logit_softcapping", absent=50.0, null=None)
-    mixer = gemma_attention(cfg, kv_absent=4, softcap=softcap, scale=query_scale(cfg))
-    cfg.multiple("hidden_size", cfg.size("hidden_size"), "num_attention_heads", mixer.n_heads)
-    kinds = layer_kinds(cfg, alternating(cfg.layers("num_hidden_layers"), 2))
-    made = sandwich(cfg, mixer, kinds)
+    mixer, made = capped_layers(cfg)
     layers: tuple[LayerGroup, ...] = made["layers"]
     return made | {
         "layers": tuple(_layer(group, mixer, causal) for group in layers),
