@@ -161,7 +161,7 @@ def _summary(picked: Picked) -> None:
     """What the model is, in a few words, and its file where the command line needs one."""
     st.markdown(f"**{frame.verbatim(picked.spec.name)}** · {frame.verbatim(picked.spec.family)}")
     for note in picked.spec.notes:
-        st.caption(frame.verbatim(note))
+        st.caption(frame.verbatim(str(note)))
     if picked.text is not None:
         st.download_button(
             f"Save as {picked.reference}",

@@ -12,11 +12,10 @@ from typing import Any, Literal, TypeVar
 
 from calc.architectures.aliases import ALIASES, OLDER_WORDS, names_of
 from calc.errors import Refused, show
+from calc.spec.assumption import DefaultTaken
 from calc.spec.fields import MAX_LAYERS, MAX_SIZE
 
 REFUSE: Any = type("Refuse", (), {"__repr__": lambda self: "REFUSE"})()
-TAKEN = ", this family's default"
-"""The end of a note on what is taken for a key that is absent."""
 T = TypeVar("T")
 Tying = Literal["transformers", "checkpoint"]
 
@@ -37,7 +36,7 @@ class Config:
         self.where = where
         self.tying: Tying = tying
         self.family = str(raw.get("model_type")) if family is None else family
-        self.notes: list[str] = []
+        self.notes: list[str | DefaultTaken] = []
         self._aliases = ALIASES.get(self.family, {})
         self.read_keys: set[str] = set()
         self.absent: dict[str, Any] = {}
@@ -246,7 +245,7 @@ class Config:
 
     def _assume(self, name: str, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
-            self.notes.append(f"{self.where}{name} is absent: {value}{TAKEN}")
+            self.notes.append(DefaultTaken(key=f"{self.where}{name}", value=value))
         return value
 
     @staticmethod

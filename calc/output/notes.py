@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from calc.architectures.config import TAKEN
 from calc.errors import printable
 from calc.spec import ModelSpec
+from calc.spec.assumption import DefaultTaken
 
 
 def remark(text: str) -> None:
@@ -21,14 +21,14 @@ def note(spec: ModelSpec, text: str) -> None:
     click.echo(printable(f"note: {spec.name}: {text}"), err=True)
 
 
-def grouped(notes: Sequence[str]) -> list[str]:
+def grouped(notes: Sequence[str | DefaultTaken]) -> list[str]:
     """Notes of a model, with all defaults that were taken for absent keys in one, where the first of them stood."""
-    own = [text for text in dict.fromkeys(notes) if text.endswith(TAKEN)]
-    if len(own) < 2:
-        return list(dict.fromkeys(notes))
-    taken = [text.removesuffix(TAKEN).replace(" is absent: ", " ") for text in own]
-    one = f"absent keys, for which this family's defaults are taken: {', '.join(taken)}"
-    return list(dict.fromkeys(one if text.endswith(TAKEN) else text for text in notes))
+    taken = dict.fromkeys(note for note in notes if isinstance(note, DefaultTaken))
+    if len(taken) < 2:
+        return list(dict.fromkeys(map(str, notes)))
+    values = ", ".join(f"{one.key} {one.value}" for one in taken)
+    whole = f"absent keys, for which this family's defaults are taken: {values}"
+    return list(dict.fromkeys(whole if isinstance(note, DefaultTaken) else note for note in notes))
 
 
 def warn_beyond(spec: ModelSpec, length: int, option: str) -> None:

@@ -12,6 +12,7 @@ from pydantic import Field, Tag, model_validator
 
 from calc.errors import Refused
 from calc.spec.adapters import Bottleneck, Lora, Prefix, Prompt
+from calc.spec.assumption import DefaultTaken
 from calc.spec.audio import Frames
 from calc.spec.contrast import Contrast
 from calc.spec.denoising import Latents
@@ -142,7 +143,7 @@ class ModelSpec(Stack):
     adapter: Adapter | None = None
     mtp: Mtp | None = None
     shipped: Shipped | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str | DefaultTaken, ...] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -147,7 +147,7 @@ def test_modules_that_predict_further_tokens_are_left_out_with_a_note() -> None:
     plain = {"model_type": "nemotron_h", **NEMOTRON}
     found = from_config(plain | {"num_nextn_predict_layers": 2})
     assert found.mtp is None
-    notes = [note for note in found.notes if "num_nextn_predict_layers is 2: left out" in note]
+    notes = [note for note in found.notes if "num_nextn_predict_layers is 2: left out" in str(note)]
     assert len(notes) == 1
     assert set(found.notes) == {*from_config(plain).notes, *notes}
 

@@ -220,7 +220,7 @@ def test_pictures_are_in_pixels(name: str, side: int, along: int) -> None:
     """What the pipelines make by themselves, `vae_scale_factor` 8, FLUX.1's latents packed 2 x 2; of a quarter of that
     picture a quarter of the patches."""
     spec = from_config({"_class_name": name})
-    assert any(f"the picture has {side} x {side} pixels" in text for text in spec.notes)
+    assert any(f"the picture has {side} x {side} pixels" in str(text) for text in spec.notes)
     assert forward(spec, Load(image=(side, side))).total == forward(spec, Load()).total
     front: Any = spec.embedding
     own = front.model_copy(update={"height": front.height // 2, "width": front.width // 2})
