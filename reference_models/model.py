@@ -112,10 +112,9 @@ class Model(StackOfLayers):
         `new_cache`, read and then filled; modules that predict further tokens are for training, and run only without
         one. at: how many tokens the cache holds, a tensor of one on the model's device: nothing then depends on its
         value but numbers, so that the pass can be captured in a CUDA graph; `cache.length` is left alone. last_only:
-        logits of the last token alone.
-        keep [batch, seq], source_keep [batch, n]: False at padding; a place for each vector that the layers read.
-        boxes [batch, seq, 4]: of the tokens on a page, None: all in one corner; images are the pages' pictures.
-        prompt: what is to be found in pictures, None: a point in a corner.
+        logits of the last token alone. keep [batch, seq], source_keep [batch, n]: False at padding; a place for each
+        vector that the layers read. boxes [batch, seq, 4]: of the tokens on a page, None: all in one corner; images are
+        the pages' pictures. prompt: what is to be found in pictures, None: a point in a corner.
         Errors: ValueError for what this model has no part to read with.
         """
         self._check(source=source, images=images, sounds=sounds, token_types=token_types, boxes=boxes, prompt=prompt)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from calc.sizes import Size
+from calc.spec.channels import Activation
 
 Function = Literal[
     "matmul",
@@ -20,21 +21,8 @@ Function = Literal[
     "l2norm",
     "add",
     "scale",
-    "gelu",
-    "gelu_new",
-    "gelu_tanh",
-    "gelu_fast",
-    "quick_gelu",
-    "relu",
-    "relu2",
-    "relu6",
-    "leaky_relu",
-    "silu",
-    "hardswish",
-    "mish",
+    Activation,
     "xielu",
-    "tanh",
-    "sigmoid",
     "swiglu",
     "swiglu_clamped",
     "swiglu_cut",
