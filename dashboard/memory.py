@@ -120,7 +120,7 @@ def _figures(spec: ModelSpec, found: Verdict, query: Run) -> None:
 def _picture(found: Verdict, gpu: str) -> None:
     capacities = {name: load_device(name).usable for name in gpus() if name in (*COMPARED, gpu)}
     worst = found.worst
-    drawn = charts.against(dict(worst.terms), dict(found.live), worst.peak, capacities, gpu)
+    drawn = charts.memory_against_gpus(dict(worst.terms), dict(found.live), worst.peak, capacities, gpu)
     frame.chart(drawn, "memory", alt="Memory by term against the memory of each GPU")
     st.caption("Above, the terms all added up and what is live at the peak; below, the memory that each GPU gives.")
 

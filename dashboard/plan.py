@@ -114,7 +114,7 @@ def _step(found: dict[str, Any]) -> None:
     st.header("From the device's peak to what is reached", anchor=False)
     st.caption("The step of the best plan: products and attention at the peak, and what each loss adds to them.")
     bars = [Bar(*each) for each in found["bars"]]
-    frame.chart(charts.fall(bars), "fall", alt="The step of the best plan as a waterfall of losses")
+    frame.chart(charts.waterfall_chart(bars), "fall", alt="The step of the best plan as a waterfall of losses")
     money, whole = found["best"]["money"], found["best"]["seconds"]
     rows = [
         {"what": what, "time (ms)": s * 1e3, "share": s / whole, "$ of the whole run": money * s / whole}

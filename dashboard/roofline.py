@@ -56,7 +56,7 @@ def render(picked: picker.Picked | None) -> None:
         st.header("From the device's peak to what is reached", anchor=False)
         st.caption("Each loss with its seconds: products and attention at the peak, and what comes on top.")
         bars = waterfall(found, _speed(knobs))
-        frame.chart(plans.fall(bars), "fall", alt="The step as a waterfall of losses from the device's peak")
+        frame.chart(plans.waterfall_chart(bars), "fall", alt="The step as a waterfall of losses from the device's peak")
         st.caption("overhead: what stack and host add beside the kernels, by training steps that were measured.")
         frame.table(_fallen(found, bars), "waterfall", columns=_columns(), folded="Table")
         frame.command(command)

@@ -36,7 +36,9 @@ def draw() -> None:
             for row in rows
         ]
         saved.about(device, "")
-        frame.chart(charts.against(drawn), f"server-{device}", alt="Measured over predicted, figure by figure")
+        frame.chart(
+            charts.measured_over_predicted(drawn), f"server-{device}", alt="Measured over predicted, figure by figure"
+        )
         frame.table(rows, f"server-{device}", columns={"ratio": st.column_config.NumberColumn(format="%.3f")})
 
 

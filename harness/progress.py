@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.output.progress import Progress
 
 
-class Left:
+class TimeLeft:
     """Called with what is done, how much there is, and the seconds left; shown as `calc` shows its progress."""
 
     def __init__(self, what: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from calc.ask.problem import TRIES, Problem
-from calc.ask.roots import turn, with_place
+from calc.ask.roots import turning_point, with_place
 from calc.ask.solution import Candidate, NoSolution
 from calc.blocks.build import build
 from calc.errors import Refused
@@ -55,7 +55,7 @@ def _last_within(problem: Problem, target: float, period: int) -> int:
         return n > 0 and problem.value(n * period) > target
 
     most = problem.limit // period
-    last = most if not beyond(most) else turn(beyond, 0, most) - 1
+    last = most if not beyond(most) else turning_point(beyond, 0, most) - 1
     stretch = range(min((last + 1) * period - 1, problem.limit), max(last * period, 1) - 1, -1)
     return next((n for n in stretch if problem.value(n) <= target), 0)
 
@@ -79,9 +79,11 @@ def extreme(
 
     i = fits[-1 if rising else 0]
     if rising:
-        start = grid[i] if grid[i] == problem.limit else turn(lambda n: not within(n), grid[i], grid[i + 1]) - 1
+        start = (
+            grid[i] if grid[i] == problem.limit else turning_point(lambda n: not within(n), grid[i], grid[i + 1]) - 1
+        )
     else:
-        start = grid[i] if i == 0 else turn(within, grid[i - 1], grid[i])
+        start = grid[i] if i == 0 else turning_point(within, grid[i - 1], grid[i])
     inward = -1 if rising else 1
     x = problem.next_allowed(start, inward)
     while x is not None and problem.value(x) > target:

@@ -55,7 +55,7 @@ def with_place(problem: Problem, grid: Sequence[int], values: Sequence[Size], va
     return f"{problem.text(problem.value(Fraction(at)))} ({problem.symbol}={at:,})"
 
 
-def turn(holds: Callable[[int], bool], low: int, high: int) -> int:
+def turning_point(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The smallest whole number above `low` where `holds`: false at `low`, true at `high`, turning once between."""
     while high - low > 1:
         middle = (low + high) // 2
@@ -79,8 +79,8 @@ def root_of(
         value = problem.value(x)
         return value >= target if rising else value <= target
 
-    whole = turn(lambda n: arrived(Fraction(n)), low, high)
+    whole = turning_point(lambda n: arrived(Fraction(n)), low, high)
     # Whole sizes first: a flat part, as past a window, begins at one.
     if problem.value(Fraction(whole)) == target:
         return float(whole)
-    return turn(lambda n: arrived(Fraction(n, FINE)), (whole - 1) * FINE, whole * FINE) / FINE
+    return turning_point(lambda n: arrived(Fraction(n, FINE)), (whole - 1) * FINE, whole * FINE) / FINE

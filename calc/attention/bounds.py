@@ -70,7 +70,7 @@ class Crossover:
 
 def crossovers(shape: AttentionShape, blocks: Blocks, measures: Sequence[Measure]) -> list[Crossover]:
     """One for each measure of a cost, with seq = keys, no padding, and tiles of `blocks`, at every one of `lengths`."""
-    shapes = [at(shape, length) for length in lengths()]
+    shapes = [over_sequence(shape, length) for length in lengths()]
     costs = [(standard(each), flash(each, blocks)) for each in shapes]
     return [crossover(shape, [(measure(one), measure(other)) for one, other in costs]) for measure in measures]
 
@@ -83,7 +83,7 @@ def lengths() -> list[int]:
     return found
 
 
-def at(shape: AttentionShape, length: int) -> AttentionShape:
+def over_sequence(shape: AttentionShape, length: int) -> AttentionShape:
     """The same over a whole sequence of `length` tokens."""
     return replace(shape, seq=length, keys=length, lengths=None)
 

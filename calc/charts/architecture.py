@@ -137,8 +137,8 @@ class _Drawn:
             **place, **ends, color=of_component, stroke=of_component, tooltip=tooltip,
         )  # fmt: skip
         body["params"] = [{"name": PICKED, "select": {"type": "point", "fields": ["path"], "on": "click"}}]
-        shape = vega.wide("shape", "nothing")
-        label = vega.wide("says", "size")
+        shape = vega.by_width("shape", "nothing")
+        label = vega.by_width("says", "size")
         cell = vega.channel("colour", "nominal", scale=None)
         frame = {"type": "rect", "fillOpacity": 0, "stroke": GREY, "cornerRadius": 6}
         ring = {"type": "point", "size": 240, "fill": "white", "stroke": GREY, "opacity": 1}

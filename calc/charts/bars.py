@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from calc.charts.colours import ink
+from calc.charts.colours import text_colour
 from calc.charts.vega import NARROW, STEP, Chart, Rows, around, channel, chart, colour, layer, names, tooltip
 
 NAMES = 10
@@ -38,7 +38,7 @@ def stacked(
     shown, longest = tooltip(label, part, shown=value), _longest(rows, label, value)
     body = layer(placed, "bar", **place, x=x, color=colour(part, parts), tooltip=shown)
     named = layer(
-        [{**row, "word": _word(row, part, value, longest, unnamed), "ink": ink(row[part])} for row in placed],
+        [{**row, "word": _word(row, part, value, longest, unnamed), "ink": text_colour(row[part])} for row in placed],
         {"type": "text", "fontSize": 11},
         **place,
         x={**x, "stack": "zero", "bandPosition": 0.5},

@@ -85,7 +85,7 @@ def colour(name: str) -> str:
     return COLOURS.get(name, COLOURS["other"])
 
 
-def ink(name: str) -> str:
+def text_colour(name: str) -> str:
     """White or black, whichever stands out more from the colour of a thing (WCAG 2.2, relative luminance)."""
     linear = []
     for at in (1, 3, 5):

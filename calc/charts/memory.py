@@ -12,7 +12,7 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "kv_cache
 VERDICTS = ("fits", "does not fit")
 
 
-def against(
+def memory_against_gpus(
     terms: Mapping[str, int], live: Mapping[str, int], peak: int, capacities: Mapping[str, int], chosen: str = ""
 ) -> vega.Chart:
     """Two bars by term, all and live at the peak, above one for the memory of each GPU, and a line at the peak.
@@ -85,7 +85,7 @@ def grid(rows: vega.Rows, x: str, y: str, titles: tuple[str, str]) -> vega.Chart
     fill = vega.channel("verdict", "nominal", scale=colour, legend=legend)
     tooltip = vega.tooltip("verdict", x=titles[0], y=titles[1], shown="peak", share="of the GPU")
     body = vega.layer(cells, {"type": "rect", "opacity": 0.4}, **place, color=fill, tooltip=tooltip)
-    words = vega.layer(cells, {"type": "text"}, **place, text=vega.wide("shown", "short"))
+    words = vega.layer(cells, {"type": "text"}, **place, text=vega.by_width("shown", "short"))
     return vega.chart(body, words, height=28 * len(down["sort"]) + vega.around(3))
 
 

@@ -54,7 +54,7 @@ def front(plans: vega.Rows, best: Mapping[str, Any], budget: int) -> vega.Chart:
     )
 
 
-def fall(bars: Sequence[Bar]) -> vega.Chart:
+def waterfall_chart(bars: Sequence[Bar]) -> vega.Chart:
     """A step from the device's peak to what is reached: each loss begins where the one before ends."""
     rows: list[dict[str, Any]] = []
     passed, whole = 0.0, sum(bar.seconds for bar in bars)
@@ -85,7 +85,7 @@ def fall(bars: Sequence[Bar]) -> vega.Chart:
     )
     words = {"type": "text", "align": "left", "dx": 5}
     end = vega.channel("end", "quantitative", scale=room)
-    label = vega.wide("label", "time")
+    label = vega.by_width("label", "time")
     return vega.chart(body, vega.layer(rows, words, y=y, x=end, text=label), height=ROW * len(rows) + 60)
 
 

@@ -65,7 +65,7 @@ def latencies(spreads: Mapping[str, Sequence[float]]) -> vega.Chart:
     return vega.chart(line, height=300)
 
 
-def against(rows: vega.Rows) -> vega.Chart:
+def measured_over_predicted(rows: vega.Rows) -> vega.Chart:
     """Measured over predicted of each figure of a server. rows: `figure`, `ratio`, `predicted`, `measured` (texts)."""
     x = axes.log_channel("ratio", axes.room([1.0, *(row["ratio"] for row in rows)], 1.3), "measured / predicted", "×")
     y = vega.names("figure", [row["figure"] for row in rows])

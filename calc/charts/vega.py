@@ -68,7 +68,7 @@ def layer(rows: Rows, mark: str | dict[str, Any], **encoding: Any) -> Chart:
     return {"data": {"values": [dict(row) for row in rows]}, "mark": mark, "encoding": encoding}
 
 
-def wide(field: str, narrow: str) -> dict[str, Any]:
+def by_width(field: str, narrow: str) -> dict[str, Any]:
     """A text: of one field, or on a phone of another."""
     return channel(field, "nominal", condition={"test": f"width < {NARROW}", "value": {"expr": f"datum.{narrow}"}})
 

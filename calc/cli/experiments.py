@@ -79,7 +79,7 @@ def experiments(
     """
     from calc.cli.experiments_launch import Launches
     from calc.fitting import sweeps
-    from calc.optimum.launch import practice, runs
+    from calc.optimum.launch import practice_command, runs
 
     entry, form = _surface(law)
     if target <= budget:
@@ -97,7 +97,7 @@ def experiments(
     compared = [each[:2] for each in found]
     records = [*(_record(*each) for each in compared), *({"design": best.name} | row for row in rows)]
     records += [_record(*each) | {"scaled": True} for each in scaled if each[0] is not best]
-    tables = [_designs(compared, target, noise), _scaled(scaled, promised), _runs(rows, practice(best))]
+    tables = [_designs(compared, target, noise), _scaled(scaled, promised), _runs(rows, practice_command(best))]
     emit(records, tables, fmt)
     for note in written:
         click.echo(f"note: {note}", err=True)

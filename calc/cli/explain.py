@@ -75,9 +75,9 @@ def explain(
     if len(str(explanation.formula)) > LONGEST:
         tables = _short(tables, explanation)
     if registry.find(quantity).group == "memory":
-        from calc.cli.memory import why  # most questions are not about memory, and it is long to load
+        from calc.cli.memory import explain_peak  # most questions are not about memory, and it is long to load
 
-        tables += why(model, given)
+        tables += explain_peak(model, given)
     echoed = record_of(model, explanation.estimate)
     record = {**_record(explanation), "run": echoed}
     if sensitivity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calc.fitting.average import Average, average, standing
+from calc.fitting.average import Average, average, behind_first
 from calc.fitting.fit import Fit
 from calc.fitting.frontier import EQUATION, FrontierFit
 from calc.fitting.holdout import HeldOut
@@ -125,7 +125,7 @@ def _held(held: HeldOut) -> dict[str, float]:
 def ranking(fits: list[Fit]) -> list[Table]:
     """The forms by their held-out error, and the optimum over those that the runs cannot tell apart."""
     rows = []
-    for each, behind in zip(fits, standing(fits), strict=True):
+    for each, behind in zip(fits, behind_first(fits), strict=True):
         held = each.held_out
         per_param = _number(each.optimum["tokens_per_param"]) if each.optimum else "–"
         errors = (f"{held.rms:.3%}", f"{held.bias:+.3%}") if held else ("–", "–")

@@ -7,7 +7,7 @@ from typing import Any
 from calc import checks
 from calc.errors import Refused
 from calc.laws import DEFAULT
-from calc.laws.tasks import LADDER, off, tasks
+from calc.laws.tasks import LADDER, mean_error, tasks
 from calc.output.tables import Table, sentences
 
 
@@ -25,7 +25,9 @@ def solved(task: str, law: str, chart: str | None, given: dict[str, Any]) -> tup
     chosen = list(tasks().values()) if task == "all" else [tasks()[task]]
     found = [(each.name, bits := each.bits(params, tokens), each.solved(bits), each.chance) for each in chosen]
     outside = LADDER.outside(params=params, tokens=tokens)
-    held = f"shares off by {off('7b'):.1%} for OLMo 2 7B on 4T tokens and by {off('13b'):.1%} for 13B on 5T"
+    held = (
+        f"shares off by {mean_error('7b'):.1%} for OLMo 2 7B on 4T tokens and by {mean_error('13b'):.1%} for 13B on 5T"
+    )
     words = [
         ("convention", f"N: {LADDER.params}; D: {LADDER.tokens}"),
         ("held out", f"{held}, of what is measured, as a mean over {len(tasks())} tasks"),

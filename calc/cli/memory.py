@@ -168,7 +168,7 @@ def _tables(spec: ModelSpec, run: Run, it: Verdict) -> list[Table]:
     return [Table(("", "bytes", "size", "share", "at the peak"), rows, title, _setting(spec, run)), *_step(it)]
 
 
-def why(spec: ModelSpec, given: dict[str, Any]) -> list[Table]:
+def explain_peak(spec: ModelSpec, given: dict[str, Any]) -> list[Table]:
     """For `explain`: when the most is live, of what, what would change it, and which operations keep the most."""
     run = exact_run(**given)
     most = keepers(spec, run)[:SHOWN]

@@ -26,21 +26,21 @@ class Average:
     compute: float
 
 
-def standing(fits: Sequence[Fit]) -> list[Behind | None]:
+def behind_first(fits: Sequence[Fit]) -> list[Behind | None]:
     """How far each form is behind the first; None where one of them has no held-out error."""
     best = fits[0].held_out
     return [None if best is None or fit.held_out is None else behind(fit.held_out, best) for fit in fits]
 
 
-def untold(fits: Sequence[Fit]) -> list[Fit]:
+def as_good_as_first(fits: Sequence[Fit]) -> list[Fit]:
     """The forms that the runs do not tell from the first, by their paired held-out errors; at least the first."""
-    pairs = zip(fits, standing(fits), strict=True)
+    pairs = zip(fits, behind_first(fits), strict=True)
     return [fit for fit, place in pairs if fit is fits[0] or (place is not None and not place.distinguished)]
 
 
 def average(fits: Sequence[Fit]) -> Average | None:
     """Over the forms that cannot be told apart and have an optimum; None where fewer than two have one."""
-    alike = [fit for fit in untold(fits) if fit.optimum]
+    alike = [fit for fit in as_good_as_first(fits) if fit.optimum]
     if len(alike) < 2:
         return None
     optimum: dict[str, float] = {}

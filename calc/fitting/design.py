@@ -22,7 +22,7 @@ _WIDE = 10
 """Upper end of an interval over its lower, from which a constant is called uncertain."""
 
 
-def enough(form: Form, runs: Runs) -> None:
+def refuse_too_few(form: Form, runs: Runs) -> None:
     """Errors: Refused for fewer distinct runs than the form has constants."""
     places = runs.six_nd[None] if form.of_compute else np.stack([runs.params, runs.tokens])
     n, constants = len(np.unique(places, axis=1).T), len(form.free)
@@ -40,14 +40,14 @@ def distinct(values: Array) -> int:
     return count
 
 
-class Open(NamedTuple):
+class Undetermined(NamedTuple):
     """Constants, as places in a full set, that no more runs of the same sizes would settle, and why."""
 
     places: tuple[int, ...]
     why: str
 
 
-def confounded(form: Form, runs: Runs) -> list[Open]:
+def confounded(form: Form, runs: Runs) -> list[Undetermined]:
     """What the design alone leaves open: then no optimum can be told from these runs."""
     return list(_confounded(form, runs))
 
@@ -70,12 +70,12 @@ def _correlation(runs: Runs) -> float:
     return float(np.corrcoef(log_n, log_d)[0, 1])
 
 
-def _confounded(form: Form, runs: Runs) -> Iterator[Open]:
+def _confounded(form: Form, runs: Runs) -> Iterator[Undetermined]:
     if form.of_compute:
         sizes = distinct(runs.six_nd)
         if sizes < len(form.free):
             open_ = tuple(place for group in form.free for place in group)
-            yield Open(open_, f"{sizes} distinct computes, {len(form.free)} needed: K, gamma, E cannot be told")
+            yield Undetermined(open_, f"{sizes} distinct computes, {len(form.free)} needed: K, gamma, E cannot be told")
         return
     tied = (ALPHA, BETA) in form.free
     for what, values, places in (("parameters", runs.params, (LN_A, ALPHA)), ("tokens", runs.tokens, (LN_B, BETA))):
@@ -88,39 +88,41 @@ def _confounded(form: Form, runs: Runs) -> Iterator[Open]:
                 among = list(range(6))  # a bend can be traded against every other constant
             among = [place for place in among if any(place in group for group in form.free)]
             named = ", ".join(form.names[place] for place in among)
-            yield Open(
+            yield Undetermined(
                 tuple(among),
                 f"{sizes} distinct number{'s' * (sizes > 1)} of {what}, {least} needed: {named} cannot be told",
             )
     together = _correlation(runs)
     if together < -_TOGETHER:
         # At one budget, where the one grows as the other falls, any floor can be traded against both as well.
-        yield Open(
+        yield Undetermined(
             tuple(place for group in form.free for place in group),
             f"parameters and tokens move against each other (correlation of their logarithms {together:.3f}): the "
             "effect of one cannot be told from the other's, and no optimum follows",
         )
 
 
-def degenerate(form: Form, theta: Array, jacobian: Array, unknown: Collection[str]) -> Iterator[Open]:
+def degenerate(form: Form, theta: Array, jacobian: Array, unknown: Collection[str]) -> Iterator[Undetermined]:
     """What the fit itself leaves open, of full constants and the derivatives by the moving ones, (constants, runs).
 
     unknown: names of constants that the design leaves open: of those nothing more is said.
     """
     for place, factor, what in ((ALPHA, LN_A, "parameters"), (BETA, LN_B, "tokens")):
         if theta[place] <= 0 and (name := form.names[place]) and name not in unknown:
-            yield Open((factor, place), f"{name} is not above zero: in these runs more {what} do not lower the loss")
+            yield Undetermined(
+                (factor, place), f"{name} is not above zero: in these runs more {what} do not lower the loss"
+            )
     if unknown:
         return
     size = np.sqrt((jacobian**2).mean(axis=1))
     for column, places in enumerate(form.free):
         if places == (LN_E,) and size[column] < _RANK:
-            yield Open(places, "E has gone to zero: these runs show no floor")
+            yield Undetermined(places, "E has gone to zero: these runs show no floor")
         elif places in ((LN_A,), (LN_B,)) and size[column] < _RANK:
             term, exponent = ("A/N^alpha", ALPHA) if places == (LN_A,) else ("B/D^beta", BETA)
             # An exponent that both terms share is still told by the other.
             gone = places if (ALPHA, BETA) in form.free else (*places, exponent)
-            yield Open(gone, f"the term {term} has gone to zero: these runs are explained without it")
+            yield Undetermined(gone, f"the term {term} has gone to zero: these runs are explained without it")
     there = size > 1e-12
     scaled = jacobian[there] / size[there, None]
     _, singular, directions = np.linalg.svd(scaled @ scaled.T / jacobian.shape[1])
@@ -130,7 +132,9 @@ def degenerate(form: Form, theta: Array, jacobian: Array, unknown: Collection[st
         places = [form.free[i][0] for i in np.flatnonzero(there)]
         open_ = tuple(place for place, part in zip(places, np.abs(flat).max(axis=0), strict=True) if part > 0.1)
         named = ", ".join(form.names[place] for place in open_)
-        yield Open(open_, f"these runs do not determine {named}: they can move together and change no prediction")
+        yield Undetermined(
+            open_, f"these runs do not determine {named}: they can move together and change no prediction"
+        )
 
 
 def uncertain(intervals: Mapping[str, Interval | None]) -> Iterator[str]:
@@ -143,7 +147,7 @@ def uncertain(intervals: Mapping[str, Interval | None]) -> Iterator[str]:
             yield f"{name} is uncertain: {interval.level:.0%} of refits lie in {ends}"
 
 
-def few(form: Form, runs: Runs, agreeing: int, starts: int, unknown: Collection[str]) -> Iterator[str]:
+def rests_on_few(form: Form, runs: Runs, agreeing: int, starts: int, unknown: Collection[str]) -> Iterator[str]:
     """Fits that rest on little."""
     if len(runs) < 2 * len(form.free):
         yield f"{len(runs)} runs for {len(form.free)} constants: the fit follows their noise"

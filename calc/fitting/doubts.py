@@ -37,7 +37,7 @@ def marked(frame: DataFrame, chosen: Mapping[str, str]) -> Iterator[str]:
             yield f"{marked.sum():,} rows are marked in {column} and are fitted all the same: {hint} leaves them out"
 
 
-def odd(params: Array, tokens: Array, loss: Array) -> Iterator[str]:
+def odd_values(params: Array, tokens: Array, loss: Array) -> Iterator[str]:
     """Sizes and losses that look like other units, columns that look swapped, and runs that were repeated."""
     if params.max() < 1e4 or tokens.max() < 1e4:
         yield f"sizes of at most {params.max():g} parameters and {tokens.max():g} tokens: are they in millions?"

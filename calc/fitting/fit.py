@@ -111,7 +111,7 @@ def fit(
     given = read(runs, columns, where, skip_invalid, best=best)
     if (note := design.ladder(given)) and form is not forms.COMPUTE:
         form, given = forms.COMPUTE, replace(given, notes=(*given.notes, f"{note}: E + K / C^gamma is fitted instead"))
-    design.enough(form, given)
+    design.refuse_too_few(form, given)
     if skip_far:
         given = _without_far(form, aim, given)
     return _fitted(form, aim, given, refits, level, compute, seed, progress, workers)
@@ -160,11 +160,11 @@ def aim_of(objective: str, delta: float) -> Objective:
 
 def _without_far(form: Form, aim: Objective, runs: Runs) -> Runs:
     """The runs but for those far off a first fit, which a note names."""
-    found = suspects.far(runs, _agreed(form, aim, runs, predicting(form, aim, runs)))
+    found = suspects.far_runs(runs, _agreed(form, aim, runs, predicting(form, aim, runs)))
     if not found:
         return runs
     left = runs.where(np.delete(np.arange(len(runs)), [each.at for each in found]))
-    design.enough(form, left)
+    design.refuse_too_few(form, left)
     names = ", ".join(runs.named(each.at) for each in found[:8])
     note = f"{len(found):,} of {len(runs):,} runs are left out, far off a first fit: {names}{', …' * (len(found) > 8)}"
     return replace(left, notes=(*left.notes, note))
@@ -181,13 +181,13 @@ def predicting(form: Form, aim: Objective, runs: Runs) -> majority.Predict:
 
 
 def _theta(form: Form, aim: Objective, runs: Runs) -> Array:
-    design.enough(form, runs)
+    design.refuse_too_few(form, runs)
     data = _data(form, runs)
     return data.plain(form.full(minimum.best(form, data, aim).moving))
 
 
 def _agreed(form: Form, aim: Objective, runs: Runs, predict: majority.Predict) -> majority.Predict:
-    return majority.agreed(runs, predict, lambda places: predicting(form, aim, runs.where(places)))
+    return majority.agreed_by_most(runs, predict, lambda places: predicting(form, aim, runs.where(places)))
 
 
 def _data(form: Form, runs: Runs) -> Data:
@@ -231,9 +231,9 @@ def _fitted(
             *runs.notes,
             *open_questions,
             *notes,
-            *suspects.sentence(runs, suspects.far(runs, _agreed(form, aim, runs, partial(form.loss, theta)))),
+            *suspects.sentence(runs, suspects.far_runs(runs, _agreed(form, aim, runs, partial(form.loss, theta)))),
             *suspects.apart(runs, partial(form.loss, theta)),
-            *design.few(form, runs, best.agreeing, best.starts, unknown),
+            *design.rests_on_few(form, runs, best.agreeing, best.starts, unknown),
             *design.uncertain(found),
         ),
         form=form,

@@ -29,8 +29,8 @@ def strangers(given: LawRuns, theta: Mapping[str, float]) -> Iterator[str]:
         return given.equation.rule(k, *(both[name] for name in takes))
 
     form, aim = forms.find("chinchilla"), minimum.huber(minimum.HUBER)
-    most = majority.agreed(plain, predict, lambda places: predicting(form, aim, plain.where(places)))
-    yield from suspects.sentence(plain, suspects.far(plain, most), "--where leaves rows out")
+    most = majority.agreed_by_most(plain, predict, lambda places: predicting(form, aim, plain.where(places)))
+    yield from suspects.sentence(plain, suspects.far_runs(plain, most), "--where leaves rows out")
     yield from suspects.apart(plain, predict)
 
 

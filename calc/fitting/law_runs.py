@@ -91,7 +91,7 @@ def read_for(
     if set(inputs) != {"params", "tokens"}:
         return found
     arrays = inputs["params"], inputs["tokens"], found.loss
-    notes += doubts.odd(*arrays)
+    notes += doubts.odd_values(*arrays)
     known = chosen if run is None else chosen | {"run": run}
     row, pools = frame.index.to_numpy() + 1, doubts.pooled(frame, known)
     return found._replace(plain=Runs(*arrays, curve=curve, row=row, pools=pools))

@@ -26,12 +26,12 @@ _MOST_ROWS = 2_000
 """Comparing pairs of more would take gigabytes; a few bad ones do not pull so many."""
 
 
-def agreed(runs: Runs, predict: Predict, refit: Callable[[Places], Predict]) -> Predict:
+def agreed_by_most(runs: Runs, predict: Predict, refit: Callable[[Places], Predict]) -> Predict:
     """What most runs agree on: `predict`, or a fit without some, if it halves the median error over all runs.
 
     refit: the same form fitted to the runs at some places, which may raise Refused for too few of them.
     """
-    error = off(runs, predict)
+    error = log_ratios(runs, predict)
     if len(runs) > _MOST_ROWS or np.abs(error - np.median(error)).max() <= NEAR:
         return predict
     best, least = predict, _BETTER * _middle(error)
@@ -40,12 +40,12 @@ def agreed(runs: Runs, predict: Predict, refit: Callable[[Places], Predict]) -> 
             other = refit(left)
         except Refused:
             continue
-        if (median := _middle(off(runs, other))) < least:
+        if (median := _middle(log_ratios(runs, other))) < least:
             best, least = other, median
     return best
 
 
-def off(runs: Runs, predict: Predict) -> Any:
+def log_ratios(runs: Runs, predict: Predict) -> Any:
     """ln observed - ln predicted of each run; infinite where the fit overflows."""
     with np.errstate(all="ignore"):
         error = np.log(runs.loss) - np.log(predict(runs.params, runs.tokens))

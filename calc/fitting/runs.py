@@ -119,7 +119,7 @@ def read(
         notes += doubts.swept(frame, arrays, lowest)
         frame, numbers = frame.iloc[lowest], {column: values[lowest] for column, values in numbers.items()}
         arrays = [values[lowest] for values in arrays]
-    notes += doubts.odd(*arrays)
+    notes += doubts.odd_values(*arrays)
     pools = doubts.pooled(frame, chosen)
     return Runs(
         *arrays,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calc.fitting.columns import brief
-from calc.fitting.majority import NEAR, Predict, off
+from calc.fitting.majority import NEAR, Predict, log_ratios
 from calc.fitting.runs import Runs
 
 _FAR = 6.0
@@ -21,7 +21,7 @@ _APART = 4.0
 """Standard errors by which pools must lie apart to be called different."""
 
 
-class Far(NamedTuple):
+class FarRun(NamedTuple):
     """A run far off the fit. at: its place. off: its loss over the fitted one, less 1. why: what would explain it."""
 
     at: int
@@ -29,17 +29,17 @@ class Far(NamedTuple):
     why: str
 
 
-def far(runs: Runs, predict: Predict) -> list[Far]:
-    """Runs that lie far off, the farthest first. predict: what most runs agree on (`calc.fitting.majority.agreed`)."""
-    error = off(runs, predict)
+def far_runs(runs: Runs, predict: Predict) -> list[FarRun]:
+    """Runs that lie far off, the farthest first. predict: what most runs agree on (`majority.agreed_by_most`)."""
+    error = log_ratios(runs, predict)
     middle = np.median(error)
     wide = max(_FAR * 1.4826 * float(np.median(np.abs(error - middle))), NEAR)
     places = np.flatnonzero(~(np.abs(error - middle) <= wide))
     order = places[np.argsort(-np.abs(error[places]))]
-    return [Far(int(at), float(np.expm1(error[at])), _explained(runs, int(at), predict, wide)) for at in order]
+    return [FarRun(int(at), float(np.expm1(error[at])), _explained(runs, int(at), predict, wide)) for at in order]
 
 
-def sentence(runs: Runs, found: list[Far], hint: str = "--skip-far leaves such runs out") -> Iterator[str]:
+def sentence(runs: Runs, found: list[FarRun], hint: str = "--skip-far leaves such runs out") -> Iterator[str]:
     """The runs by name, in one sentence, and what can be done about them."""
     if not found:
         return
@@ -50,7 +50,7 @@ def sentence(runs: Runs, found: list[Far], hint: str = "--skip-far leaves such r
 
 def apart(runs: Runs, predict: Predict) -> Iterator[str]:
     """Pools whose runs lie higher or lower than others at equal parameters and tokens."""
-    error = off(runs, predict)
+    error = log_ratios(runs, predict)
     for column, labels in runs.pools.items():
         names, which = np.unique(labels, return_inverse=True)
         count = np.bincount(which)

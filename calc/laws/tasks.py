@@ -68,7 +68,7 @@ def _task(name: str, row: dict[str, Any]) -> Task:
     return Task(name, row["metric"], row["chance"], form, row["slope"], row["middle"], measured)
 
 
-def off(model: str) -> float:
+def mean_error(model: str) -> float:
     """Mean over tasks of how far, as a share of what is measured, the share solved by a held-out model is off."""
     found = [abs(each.solved(each.bits(*HELD_OUT[model])) / each.measured[model][1] - 1) for each in tasks().values()]
     return sum(found) / len(found)

@@ -31,7 +31,7 @@ class Condition(NamedTuple):
         return not self.is_open and (is_array(self.a) or is_array(self.b))
 
 
-def one(field: str, expected: str, size: Size) -> Condition:
+def must_be_one(field: str, expected: str, size: Size) -> Condition:
     """What a size of 1 alone fulfils, of columns. Errors: Refused for any other size."""
     if not is_array(size):
         raise Refused(field, expected, size)
@@ -50,6 +50,6 @@ def at_most(size: Size, most: Size) -> Any:
     return size <= most
 
 
-def text(size: Size) -> str:
+def size_text(size: Size) -> str:
     """A size in a message; nobody reads an array's."""
     return "its rows" if is_array(size) else str(size)

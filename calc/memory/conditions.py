@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.condition import Condition, at_most, divides, one, text
+from calc.memory.condition import Condition, at_most, divides, must_be_one, size_text
 from calc.memory.expert_conditions import of_experts
 from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
@@ -58,13 +58,13 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if isinstance(spec, Traced):
         for field in ("tp", "pp", "cp", "ep"):
             if not is_exactly(value := getattr(run, field), 1):
-                yield one(field, TRACED, value)
+                yield must_be_one(field, TRACED, value)
     if run.mode == "training" and run.frozen is not None and spec.adapter is None:
         raise Refused("frozen dtype", "none without an adapter, beside which all else is frozen", run.frozen)
     for field in ("tp", "pp") if spec.skipped is not None else ():
         # Which rank holds weights that no text reads is not written down.
         if not is_exactly(ranks := getattr(run, field), 1):
-            yield one(field, "1 beside layers that a text skips", ranks)
+            yield must_be_one(field, "1 beside layers that a text skips", ranks)
     yield from of_experts(spec, run)
     if not is_exactly(run.tp, 1):
         yield from _tensor(spec, run)
@@ -77,7 +77,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield _whole_parts("seq", run.seq, run.cp)
         if sparse is not None:
             # A block's drawn ones may be any rank's, and no program that hands them over is known.
-            yield one("cp", "1 where long texts attend to blocks", run.cp)
+            yield must_be_one("cp", "1 where long texts attend to blocks", run.cp)
         if spec.encoder is not None and run.source_seq is not None:
             yield _whole_parts("source_seq", run.source_seq, run.cp)
     yield Condition("zero", "0, 1, 2 or 3", run.zero, _stage_of_zero, run.zero, 3)
@@ -103,14 +103,14 @@ def _tensor(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     for node in (mixer for stack in spec.stacks for group in stack.layers for mixer in group.mixers):
         if isinstance(node, CompressedAttention | Rwkv4 | Rwkv7) and run.mode == "training" and run.divides_sequence:
             # It is not written down of whose tokens a rank makes entries, and mixes each with the one before it.
-            yield one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
+            yield must_be_one("tp", f"1, or --no-sequence-parallel, in training with {type(node).__name__} layers", tp)
         if isinstance(node, LinearAttention) and run.mode == "training":
             # A single head is read where it lies, and of several copies are kept.
-            expected = f"fewer than n_heads = {text(node.n_heads)} in training with linear attention"
+            expected = f"fewer than n_heads = {size_text(node.n_heads)} in training with linear attention"
             yield Condition("tp", expected, tp, _fewer, tp, node.n_heads)
         if isinstance(node, DeltaNet) and node.fused and run.mode == "training":
             # Gates of a single key head are a view of all that is projected, which then stays as a whole.
-            expected = f"fewer than n_key_heads = {text(node.n_key_heads)} beside one projection of several heads"
+            expected = f"fewer than n_key_heads = {size_text(node.n_key_heads)} beside one projection of several heads"
             yield Condition("tp", expected, tp, _fewer, tp, node.n_key_heads)
     yield from tensor(spec, tp, run.expert_pieces)
 
@@ -122,11 +122,11 @@ def tensor(spec: ModelSpec, tp: Size, pieces: Size) -> Iterator[Condition]:
     Errors: Refused for blocks of which it is not known how ranks divide them.
     """
     if isinstance(spec, Traced):
-        yield one("tp", TRACED, tp)
+        yield must_be_one("tp", TRACED, tp)
     for stack in spec.stacks:
         for group in stack.layers:
             if group.ngrams is not None:
-                yield one(
+                yield must_be_one(
                     "tp", "1 beside hashed n-grams, of whose tables it is not written down how ranks divide them", tp
                 )
             shared, shorter = group.shared_block, group.shortened
@@ -149,13 +149,15 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
     """
     match node:
         case Attention() if node.dynamic_mask is not None:
-            yield one("tp", "1 where the values of all heads make a mask (dynamic_mask)", tp)
+            yield must_be_one("tp", "1 where the values of all heads make a mask (dynamic_mask)", tp)
         case Attention() if node.convolved is not None:
-            yield one("tp", "1 where queries, keys and delayed values are convolved, of which heads have no own", tp)
+            yield must_be_one(
+                "tp", "1 where queries, keys and delayed values are convolved, of which heads have no own", tp
+            )
         case Attention():
             yield _divisor("n_heads", node.n_heads, tp)
             kv_heads = node.kv_heads
-            expected = f"a divisor or a multiple of n_kv_heads = {text(kv_heads)}"
+            expected = f"a divisor or a multiple of n_kv_heads = {size_text(kv_heads)}"
             yield Condition("tp", expected, tp, _heads_divide, tp, kv_heads)
         case Mla() | Kda() | LinearAttention() | Rwkv7():
             yield _divisor("n_heads", node.n_heads, tp)
@@ -181,14 +183,14 @@ def _of_block(node: object, d_model: Size, tp: Size, pieces: Size) -> Iterator[C
             if node.d_shared is not None:
                 yield _divisor("d_shared", node.d_shared, tp)
         case _:
-            yield one("tp", f"1 for a model with {type(node).__name__} layers", tp)
+            yield must_be_one("tp", f"1 for a model with {type(node).__name__} layers", tp)
 
 
 def _sharing(run: Run, shard: Size) -> Iterator[Condition]:
     """Of how many ranks share what ZeRO divides."""
     ranks = run.dp * run.cp
-    yield Condition("shard", f"a divisor of dp * cp = {text(ranks)}", shard, divides, shard, ranks)
-    sharers, expected = shard, f"a multiple of ep = {text(run.ep)}"
+    yield Condition("shard", f"a divisor of dp * cp = {size_text(ranks)}", shard, divides, shard, ranks)
+    sharers, expected = shard, f"a multiple of ep = {size_text(run.ep)}"
     if run.expert_tp is not None:
         sharers, expected = shard * run.folded, f"times tp / expert_tp {expected}"
     yield Condition("shard", expected, shard, divides, run.ep, sharers)
@@ -197,26 +199,26 @@ def _sharing(run: Run, shard: Size) -> Iterator[Condition]:
 def _pieces(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     """Of the pieces that stages of a pipeline are cut into."""
     stages = run.pp * run.interleave
-    expected = f"at most as many stages as layers ({text(spec.n_layers)})"
+    expected = f"at most as many stages as layers ({size_text(spec.n_layers)})"
     yield Condition("pp", expected, run.pp, at_most, run.pp, spec.n_layers)
     # Embedding and head may be pieces of their own, as Megatron-LM counts them.
-    expected = f"at most {text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
+    expected = f"at most {size_text(spec.n_layers + 2)} pieces, one for each layer, embedding and head"
     yield Condition("interleave", expected, stages, at_most, stages, spec.n_layers + 2)
     if run.stack is not None and run.stack.pipelines == "megatron" and not is_exactly(run.interleave, 1):
         # Megatron-Core 0.13, core/pipeline_parallel/schedules.py: no rest smaller than the number of stages.
         passes, name = run.micro_batches_a_step, f"--stack {run.stack.name}"
-        expected = f"a multiple of pp = {text(run.pp)} under {name} with pieces of stages"
+        expected = f"a multiple of pp = {size_text(run.pp)} under {name} with pieces of stages"
         rounds = either(run.interleave == 1, 1, run.pp) if is_array(run.interleave) else run.pp
         yield Condition("micro_batches", expected, passes, divides, rounds, passes)
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:
     """Context-parallel ranks have as many tokens each."""
-    return Condition("cp", f"a divisor of {name} = {text(tokens)}", cp, divides, cp, tokens)
+    return Condition("cp", f"a divisor of {name} = {size_text(tokens)}", cp, divides, cp, tokens)
 
 
 def _divisor(name: str, value: Size, tp: Size) -> Condition:
-    return Condition("tp", f"a divisor of {name} = {text(value)}", tp, divides, tp, value)
+    return Condition("tp", f"a divisor of {name} = {size_text(value)}", tp, divides, tp, value)
 
 
 def _heads_divide(tp: Size, kv_heads: Size) -> Any:

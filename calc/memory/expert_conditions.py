@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calc.errors import Refused
-from calc.memory.condition import Condition, divides, one, text
+from calc.memory.condition import Condition, divides, must_be_one, size_text
 from calc.sizes import Size, is_exactly
 from calc.spec import Attention, ModelSpec, Moe
 from calc.spec.run import Run
@@ -20,13 +20,13 @@ def of_experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if is_exactly(run.ep, 1):
         return
     if not experts:
-        yield one("ep", "1 for a model without experts", run.ep)
+        yield must_be_one("ep", "1 for a model without experts", run.ep)
     for n in experts:
-        yield Condition("ep", f"a divisor of n_experts = {text(n)}", run.ep, divides, run.ep, n)
+        yield Condition("ep", f"a divisor of n_experts = {size_text(n)}", run.ep, divides, run.ep, n)
     name, ranks = "dp * cp", run.dp * run.cp
     if run.expert_tp is not None:
         name, ranks = "dp * cp * tp / expert_tp", ranks * run.folded
-    yield Condition("ep", f"a divisor of {name} = {text(ranks)}", run.ep, divides, run.ep, ranks)
+    yield Condition("ep", f"a divisor of {name} = {size_text(ranks)}", run.ep, divides, run.ep, ranks)
 
 
 def whole_experts(spec: ModelSpec) -> bool:
@@ -43,7 +43,7 @@ def _said(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if run.sequence_parallel is False:
         # Every rank has all tokens then, and would send each of them.
         raise Refused("expert_tp", "none beside --no-sequence-parallel", run.expert_tp)
-    yield Condition("expert_tp", f"1, or tp = {text(run.tp)}", run.expert_tp, _one_or_all, run.expert_tp, run.tp)
+    yield Condition("expert_tp", f"1, or tp = {size_text(run.tp)}", run.expert_tp, _one_or_all, run.expert_tp, run.tp)
 
 
 def _one_or_all(size: Size, whole: Size) -> Any:

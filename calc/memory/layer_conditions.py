@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calc.memory.condition import Condition, one
+from calc.memory.condition import Condition, must_be_one
 from calc.sizes import is_exactly
 from calc.spec import (
     Attention,
@@ -26,15 +26,19 @@ def of_keys(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         return
     mixers = [mixer for group in spec.layers for mixer in group.mixers]
     if any(getattr(mixer, "dynamic_mask", None) for mixer in mixers):
-        yield one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
+        yield must_be_one("cp", "1 where keys' values make a mask (dynamic_mask), which ranks do not pass on", run.cp)
     if any(getattr(mixer, "convolved", None) for mixer in mixers):
-        yield one("cp", "1 where queries and keys are convolved with those before, which ranks do not pass on", run.cp)
+        yield must_be_one(
+            "cp", "1 where queries and keys are convolved with those before, which ranks do not pass on", run.cp
+        )
     if any(isinstance(getattr(mixer, "indexer", None), BlockIndexer) for mixer in mixers):
-        yield one("cp", "1 where an indexer chooses among means of keys, which ranks do not pass on", run.cp)
+        yield must_be_one("cp", "1 where an indexer chooses among means of keys, which ranks do not pass on", run.cp)
     if any(group.ngrams is not None for group in spec.layers):
-        yield one("cp", "1 beside hashed n-grams, whose first tokens are another rank's", run.cp)
+        yield must_be_one("cp", "1 beside hashed n-grams, whose first tokens are another rank's", run.cp)
     if any(getattr(mixer, "merged", False) for mixer in mixers):
-        yield one("cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp)
+        yield must_be_one(
+            "cp", "1 where one attention reads tokens and an encoder, of which ranks pass on the former", run.cp
+        )
 
 
 def of_layers(spec: ModelSpec, run: Run) -> Iterator[Condition]:
@@ -58,10 +62,10 @@ def of_stages(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if is_exactly(run.pp, 1):
         return
     if spec.towers or any(group.shared or group.shared_block is not None for group in spec.layers):
-        yield one("pp", "1 for a model with towers or shared layers", run.pp)
+        yield must_be_one("pp", "1 for a model with towers or shared layers", run.pp)
     if spec.per_layer is not None or any(_lends(group) for group in spec.layers):
         beside = "late experts, lent keys and latents, choices of a shared indexer, inputs of their own"
-        yield one("pp", f"1 where layers read what others give beside the stream ({beside})", run.pp)
+        yield must_be_one("pp", f"1 where layers read what others give beside the stream ({beside})", run.pp)
 
 
 def _lends(group: LayerGroup) -> bool:
@@ -142,4 +146,4 @@ def of_chunks(spec: ModelSpec, run: Run) -> Iterator[Condition]:
 def _ones(run: Run, fields: tuple[str, ...], of: str) -> Iterator[Condition]:
     for field in fields:
         if not is_exactly(value := getattr(run, field), 1):
-            yield one(field, f"1 for {of}", value)
+            yield must_be_one(field, f"1 for {of}", value)

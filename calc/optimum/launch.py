@@ -50,7 +50,7 @@ def existing(design: Design, law: Law, family: ModelSpec) -> tuple[Design, dict[
     return made, {float(model.params): model for model in models.values()}
 
 
-def practice(design: Design) -> str:
+def practice_command(design: Design) -> str:
     """A command that trains tiny models as widely and as densely spaced as the design's sizes are, on one CPU.
 
     They are GPTs of 7 thousand to 830 thousand parameters with heads of 16, as `harness.scaling` trains them.

@@ -19,7 +19,7 @@ from harness.gating.commit import files_of
 from harness.gating.decision import LEAST
 from harness.gating.gate import Row, counted, fails, timed, two_trees
 from harness.gating.session import Clock, Effort, Sides
-from harness.progress import Left
+from harness.progress import TimeLeft
 from harness.running.runner import choose_cases
 from harness.suites import SUITES, suite_cases
 
@@ -91,7 +91,7 @@ def gate(
 
 def _rows(cases: Sequence[Case], sides: Sides, effort: Effort, least: float, counts_only: bool) -> list[Row]:
     """Counts of all, and then the time of those that both sides can run."""
-    progress = Left("gate")
+    progress = TimeLeft("gate")
     try:
         found = counted(cases, sides)
         begin, rows = time.monotonic(), []

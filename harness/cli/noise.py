@@ -16,8 +16,8 @@ from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import results
 from harness.environment import probe
-from harness.gating.noise import CASES, PLANTED, Noise, Try, keep, self_test, summary
-from harness.progress import Left
+from harness.gating.noise import CASES, PLANTED, Noise, Trial, keep, self_test, summary
+from harness.progress import TimeLeft
 from harness.running.runner import choose_cases
 
 
@@ -42,7 +42,7 @@ def noise(tries: int, pattern: str | None, device: str | None, results: Path, fm
     environment = probe(cast("DeviceKind | None", device))
     cases = choose_cases(CASES, pattern)
     begin, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    progress = Left("noise")
+    progress = TimeLeft("noise")
 
     def say(done: int, total: int) -> None:
         progress(done, total, (time.monotonic() - begin) / done * (total - done))
@@ -69,7 +69,7 @@ def _table(record: Noise, cases: Sequence[Case], path: Path) -> Table:
     return Table(columns, rows, f"the gate's rule on {record.environment.name}", note)
 
 
-def _row(case: str, planted: float, tries: Sequence[Try]) -> tuple[str, ...]:
+def _row(case: str, planted: float, tries: Sequence[Trial]) -> tuple[str, ...]:
     mine = [each for each in tries if each.case == case and each.planted == planted]
     ratios = [each.ratio for each in mine]
     return (

@@ -12,7 +12,7 @@ import click
 from calc.errors import Refused
 from calc.output.tables import Table, emit
 from calc.time.device.profile import Profile, read_profile
-from harness.progress import Left
+from harness.progress import TimeLeft
 from harness.store import RESULTS
 
 MOST_ERROR = 0.5
@@ -52,7 +52,7 @@ def profile(
     from harness.profiling.profiler import measure_profile, write_profile
 
     _check(results)
-    progress = Left("profile")
+    progress = TimeLeft("profile")
     try:
         found = measure_profile(device, dtypes.split(",") if dtypes else (), seconds, threads, progress)  # pyright: ignore[reportArgumentType]
     finally:

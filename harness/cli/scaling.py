@@ -11,7 +11,7 @@ from calc.output.tables import Table, emit
 from calc.spec.fields import DeviceKind
 from calc.units import parse_tokens, si
 from harness.environment import probe
-from harness.progress import Left
+from harness.progress import TimeLeft
 from harness.scaling.plan import STANDARD, Plan, Size
 from harness.scaling.suite import Report, run
 
@@ -49,7 +49,7 @@ def scaling(results: Path, device: str | None, fresh: bool, listed: bool, fmt: s
         _list(plan, fmt)
         return 0
     environment = probe(cast("DeviceKind | None", device))
-    progress = Left("scaling")
+    progress = TimeLeft("scaling")
     try:
         found = run(plan, results, environment, lambda part, left: progress(int(100 * part), 100, left), fresh)
     finally:

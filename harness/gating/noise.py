@@ -26,7 +26,7 @@ PLANTED = 0.15
 EFFORT = Effort(seconds=0.01, warmup=0.05)
 
 
-class Try(Record):
+class Trial(Record):
     """One comparison. planted: by what part B was made slower. ratio: B over A, with its interval; floor: the noise."""
 
     number: int
@@ -58,14 +58,14 @@ class Noise(Record):
     aa_slower: int
     planted_tries: int
     planted_missed: int
-    tries: tuple[Try, ...]
+    tries: tuple[Trial, ...]
 
 
 def self_test(
     environment: Environment, number: int, cases: Sequence[Case], say: Callable[[int, int], None], threads: int = 1
-) -> list[Try]:
+) -> list[Trial]:
     """`number` tries without a change and then as many with one."""
-    found: list[Try] = []
+    found: list[Trial] = []
     total = 2 * number * len(cases)
     for planted in (0.0, PLANTED):
         with two_trees(ROOT, ROOT, environment.device, threads, planted) as sides:
@@ -76,12 +76,12 @@ def self_test(
     return found
 
 
-def _as_try(row: Row, number: int, planted: float) -> Try:
+def _as_try(row: Row, number: int, planted: float) -> Trial:
     """Errors: RuntimeError for a case that was not measured."""
     change = row.change
     if change is None:
         raise RuntimeError(f"{row.case.id}: {row.reason}")
-    return Try(
+    return Trial(
         number=number,
         planted=planted,
         case=row.case.id,
@@ -98,7 +98,7 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def summary(started: str, wall: float, environment: Environment, number: int, tries: Sequence[Try]) -> Noise:
+def summary(started: str, wall: float, environment: Environment, number: int, tries: Sequence[Trial]) -> Noise:
     """The record of a self-test."""
     slower = {each.number for each in tries if not each.planted and each.verdict == "SLOWER"}
     missed = {each.number for each in tries if each.planted and each.verdict != "SLOWER"}

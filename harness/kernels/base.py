@@ -53,7 +53,7 @@ def has_empty_rows(shape: AttentionShape) -> bool:
     return shortest == 0 or before or (shape.window is not None and shape.keys - shape.window >= shortest)
 
 
-def on(device: str) -> str:
+def device_kind(device: str) -> str:
     """The kind of a device: `cuda` of `cuda:0`."""
     return device.partition(":")[0]
 
@@ -74,7 +74,7 @@ class Backend:
 
     def available(self, device: str = "cpu") -> str | None:
         """Why it cannot run on `device` ("cpu", "cuda", "cuda:1") at all, or None where it can."""
-        kind = on(device)
+        kind = device_kind(device)
         if kind not in self.devices:
             return f"runs on {' and '.join(sorted(self.devices))} only"
         if missing := _no_torch():

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from calc.attention.shape import AttentionShape
-from harness.kernels.base import Backend, on
+from harness.kernels.base import Backend, device_kind
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ class Flex(Backend):
     title = "PyTorch FlexAttention"
 
     def supports(self, shape: AttentionShape, device: str = "cpu") -> str | None:
-        if shape.direction == "backward" and on(device) == "cpu":
+        if shape.direction == "backward" and device_kind(device) == "cpu":
             return "has no backward pass on a CPU"
         return super().supports(shape, device)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from calc.attention.shape import AttentionShape
-from harness.kernels.base import Backend, has_empty_rows, on
+from harness.kernels.base import Backend, device_kind, has_empty_rows
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +88,7 @@ class SdpaFlash(Sdpa):
     def supports(self, shape: AttentionShape, device: str = "cpu") -> str | None:
         if reason := super().supports(shape, device):
             return reason
-        if on(device) == "cpu":
+        if device_kind(device) == "cpu":
             return None
         return _plain_cuda(shape) or ("needs d_head up to 256" if shape.d_head > 256 else None)
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from calc.attention.shape import AttentionShape
-from harness.kernels.base import Backend, on
+from harness.kernels.base import Backend, device_kind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,14 +30,14 @@ class Triton(Backend):
             return reason
         if not find_spec("triton"):
             return "triton is not installed: pip install triton"
-        if on(device) == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        if device_kind(device) == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
             return "on a CPU Triton runs in its interpreter only: set TRITON_INTERPRET=1"
         return None
 
     def supports(self, shape: AttentionShape, device: str = "cpu") -> str | None:
         if reason := super().supports(shape, device):
             return reason
-        if shape.dtype == "bf16" and on(device) == "cpu":
+        if shape.dtype == "bf16" and device_kind(device) == "cpu":
             return "has no bf16 in Triton's interpreter, whose bf16 products are wrong"
         return "needs head widths up to 256" if max(shape.d_head, shape.d_value) > 256 else None
 

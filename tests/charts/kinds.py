@@ -63,7 +63,7 @@ def fitted() -> Chart:
 KINDS: dict[str, Callable[[], Chart]] = {
     "stacked": lambda: bars.stacked(ROWS, "a", "b", "n", axes.numbers("n"), PARTS),
     "columns": lambda: bars.columns(ROWS, "a", "b", "n", axes.numbers("n"), PARTS, 5.0),
-    "memory against GPUs": lambda: memory.against(TERMS, TERMS, 3 * 2**30, GPUS),
+    "memory against GPUs": lambda: memory.memory_against_gpus(TERMS, TERMS, 3 * 2**30, GPUS),
     "moments": lambda: memory.timeline({"forward": TERMS, "loss": TERMS}, 2**34),
     "caches": lambda: memory.caches(CACHES),
     "architecture": lambda: diagram(anatomy(calc.load_model("mixtral-8x7b"), Asked(phase="forward", seq=128))),
@@ -81,11 +81,13 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "commits": lambda: measured.levels(levels(RUNS)),
     "sensitivity": lambda: sensitivity.changes([{"symbol": "n", "meaning": "", "now": "1", "change": 0.1}], "FLOP"),
     "plans": lambda: plans.front(PLANS, PLANS[0], 2**34),
-    "fall": lambda: plans.fall(waterfall(step(), speed_of("h100-sxm"))),
+    "fall": lambda: plans.waterfall_chart(waterfall(step(), speed_of("h100-sxm"))),
     "stages": lambda: plans.stages(EVENTS, 2.0, ["stage 0"]),
     "serving": lambda: serving.front(SERVED, 50, SERVED[:1], SERVED[1:]),
     "latencies": lambda: serving.latencies({"first token": [0.1, 0.2, 0.4]}),
-    "server": lambda: serving.against([{"figure": "ttft", "ratio": 1.2, "predicted": "1 s", "measured": "1.2 s"}]),
+    "server": lambda: serving.measured_over_predicted(
+        [{"figure": "ttft", "ratio": 1.2, "predicted": "1 s", "measured": "1.2 s"}]
+    ),
     "fit": fitted,
     "isoFLOP of runs": lambda: fits.frontier_chart(calc.fit_isoflop(isoflop_runs(), refits=0)),
     "envelope": lambda: fits.frontier_chart(calc.fit_envelope(curves(np.geomspace(1e8, 1e10, 21)), refits=0)),

@@ -16,7 +16,7 @@ from calc.time.schedule.timeline import timeline
 
 def test_losses_begin_where_the_one_before_ends_and_add_up_to_the_step() -> None:
     found = predict(load_model("gpt2"), "h100-sxm", phase="training", seq=1024, batch=8)
-    drawn = plans.fall(waterfall(found, speed_of("h100-sxm")))
+    drawn = plans.waterfall_chart(waterfall(found, speed_of("h100-sxm")))
     *parts, whole = drawn["layer"][0]["data"]["values"]
     assert parts[0]["start"] == 0
     for one, other in pairwise(parts):

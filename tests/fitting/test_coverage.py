@@ -13,7 +13,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
-from calc.fitting.average import standing
+from calc.fitting.average import behind_first
 from calc.fitting.forms import FORMS
 from tests import reference
 from tests.fitting.coverage import DESIGNS, NOISES, TABLES, coverage
@@ -47,7 +47,7 @@ def held_out_row(name: str, folder: Path) -> str:
     file, where = RUNS[name]
     fits = calc.tournament(folder / "scaling" / "runs" / file, where=where, refits=0)
     errors = {fit.law: "–" for fit in fits}
-    for fit, behind in zip(fits, standing(fits), strict=True):
+    for fit, behind in zip(fits, behind_first(fits), strict=True):
         if fit.held_out is not None:
             text = f"{fit.held_out.rms:.2%}"
             errors[fit.law] = (

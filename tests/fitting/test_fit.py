@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import calc
 from calc.errors import Refused
 from calc.fitting import holdout, minimum
-from calc.fitting.average import average, standing, untold
+from calc.fitting.average import as_good_as_first, average, behind_first
 from calc.fitting.forms import FORMS, Form, find
 from calc.fitting.optimum import optimum_at
 from calc.fitting.solver import Data, residuals
@@ -207,7 +207,7 @@ def test_tournament_ranks_by_the_largest_compute_held_out() -> None:
     assert held.compute <= six_nd[18] * 1.001
     assert held.runs == (six_nd >= held.compute).sum()
     assert held.folds == 4
-    assert untold(ranked) == ranked[:1]
+    assert as_good_as_first(ranked) == ranked[:1]
 
 
 def test_parts_are_predicted_by_what_is_cheaper() -> None:
@@ -237,7 +237,7 @@ def test_forms_that_cannot_be_told_apart_share_their_optimum() -> None:
     params, tokens = grid(8, 8)
     noise = np.exp(np.random.default_rng(4).normal(0, 0.004, 64))
     fits = calc.tournament({"N": params, "D": tokens, "L": losses(theta, params, tokens) * noise}, refits=200)
-    alike = [fit.law for fit in untold(fits)]
+    alike = [fit.law for fit in as_good_as_first(fits)]
     assert {"chinchilla", "equal-exponents"} <= set(alike)
     assert "kaplan" not in alike
     both = average(fits)
@@ -249,7 +249,7 @@ def test_forms_that_cannot_be_told_apart_share_their_optimum() -> None:
     assert band is not None
     assert band.low <= max(each.low for each in single if each)
     assert band.high >= min(each.high for each in single if each)
-    places = standing(fits)
+    places = behind_first(fits)
     assert places[0] is not None
     assert places[0].gap == 0
     assert average(fits[:1]) is None

@@ -16,7 +16,7 @@ from calc.cli.experiments_launch import Launches
 from calc.errors import Refused
 from calc.fitting import sweeps
 from calc.laws import Parametric, find
-from calc.optimum.launch import existing, practice, runs
+from calc.optimum.launch import existing, practice_command, runs
 from harness.__main__ import cli as harness
 
 LAW = find("besiroglu")
@@ -96,7 +96,7 @@ def test_every_training_has_a_launch_file_and_the_hours_it_takes(tmp_path: Path)
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.name)
 def test_the_harness_takes_the_line_to_practise_with(design: sweeps.Design) -> None:
-    words = practice(design).split()
+    words = practice_command(design).split()
     assert words[:6] == ["python", "-m", "harness", "run", "--suite", "scaling"]
     done = CliRunner().invoke(harness, [*words[3:], "--list", "--json"], catch_exceptions=False)
     listed = {row["run"]: row["params_total"] for row in map(json.loads, done.stdout.splitlines())}

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from calc.cli import cli
 from calc.errors import Refused
-from calc.laws.tasks import HELD_OUT, Task, off, tasks
+from calc.laws.tasks import HELD_OUT, Task, mean_error, tasks
 from tests.reference import ROOT
 
 # Bits a byte and the share solved that the authors' own fits predict for 13B on 5T (columns Pred of step1_main.csv and
@@ -55,7 +55,7 @@ def table() -> list[str]:
             share = task.solved(predicted)
             cells += [f"{predicted:.3f} ({bits:.3f})", f"{share:.1%} ({solved:.1%})", f"{share / solved - 1:+.1%}"]
         rows.append(f"| {task.name} | {' | '.join(cells)} |")
-    return [*rows, f"| mean of sizes | | | {off('7b'):.1%} | | | {off('13b'):.1%} |"]
+    return [*rows, f"| mean of sizes | | | {mean_error('7b'):.1%} | | | {mean_error('13b'):.1%} |"]
 
 
 def test_held_out_models_are_as_printed() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from calc.attention.bounds import at
+from calc.attention.bounds import over_sequence
 from calc.attention.flash import flash
 from calc.attention.latent import groupings, sharings
 from calc.attention.shape import AttentionShape
@@ -44,7 +44,7 @@ def sweep(
     Errors: as `attention_seconds`.
     """
     speed, known = speed_of(where), Answers()
-    shapes = [at(shape, length) for length in lengths]
+    shapes = [over_sequence(shape, length) for length in lengths]
     ways = ("forward", "backward") if shape.direction == "backward" else ("forward",)
     timed = runs_backends(speed)
     if timed:

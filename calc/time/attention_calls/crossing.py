@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calc.attention.bounds import Crossover, at, crossover, lengths
+from calc.attention.bounds import Crossover, crossover, lengths, over_sequence
 from calc.attention.shape import AttentionShape
 from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName
@@ -27,7 +27,7 @@ def time_crossover(
     Errors: as `attention_seconds`.
     """
     speed, known = speed_of(where), Answers()
-    shapes = [at(shape, length) for length in lengths()]
+    shapes = [over_sequence(shape, length) for length in lengths()]
     # All questions to one model at once; what then is asked length by length is known.
     every = (kernels_of(name, each, way, speed.kind) for each in shapes for name in backends for way in directions)
     time_of([kernel for kernels in every for kernel in kernels], speed, execution, known=known)
