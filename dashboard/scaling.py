@@ -8,7 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from calc.charts.optima import isoflop_chart, plane_chart
+from calc.charts.losses import plane_chart
+from calc.charts.optima import isoflop_chart
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.laws.base import Law

@@ -1,30 +1,27 @@
-"""Charts of an optimum and of a loss, isoFLOP curves, frontiers of laws, lines of equal loss."""
+"""Charts of an optimum: isoFLOP curves, frontiers of laws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Unpack
 
-from calc.charts.colours import colour
+from calc.charts.extrapolated import beyond, pieces
 from calc.charts.scales import FAINTER, INK, MARK, axis, dots, line, shades, together, values
 from calc.charts.vega import Chart, channel, layer
 from calc.errors import Refused
-from calc.laws import DEFAULT, LAWS, find
+from calc.laws import DEFAULT, find
 from calc.laws.base import Law
 from calc.laws.uncertainty import drawn, middle
 from calc.optimum.answer import optimal, problem_of, routed
 from calc.optimum.bands import LEVEL
-from calc.optimum.lines import AROUND, STEPS, band, contours, optima, spread
-from calc.optimum.prediction import loss as predict
+from calc.optimum.lines import AROUND, STEPS, spread
 from calc.optimum.question import Optimum, OptimumRequest
 from calc.optimum.search import Problem
 
 _BUDGETS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """IsoFLOP curves are drawn at these multiples of the answer's compute, for sizes up to _SIZES times off the best."""
 _SIZES = 8.0
-OWN, OTHERS = colour("measured"), colour("line")
-"""Colours of the optima of the law that is asked, and of others."""
 
 
 def isoflop_chart(law: str = DEFAULT, **request: Unpack[OptimumRequest]) -> Chart:
@@ -43,7 +40,7 @@ def isoflop_chart(law: str = DEFAULT, **request: Unpack[OptimumRequest]) -> Char
     point = [{"params": answer.params, "loss": answer.loss}]
     layers = [
         layer(
-            _pieces(problem.law, curves, "compute"),
+            pieces(problem.law, curves, "compute"),
             line(strokeWidth=1.4),
             x=x,
             y=y,
@@ -79,7 +76,7 @@ def frontier_chart(answers: Sequence[Optimum]) -> Chart:
                 {"compute": c, "params": frontier.params(c), "tokens": frontier.tokens(c)}
                 for c in spread(low, high, 25)
             )
-            own = _joined([row | {"law": law.name, "extrapolated": _beyond(law, row)} for row in at])
+            own = _joined([row | {"law": law.name, "extrapolated": beyond(law, row)} for row in at])
             lines += own
             wide += _with_ends(law, own)
     points = [{"law": a.law, "compute": a.compute, "params": a.params, "tokens": a.tokens} for a in answers]
@@ -130,113 +127,6 @@ def _with_ends(law: Law, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     frontiers = [law.frontier(k) for k in known]
     bands = [middle((each.params(row["compute"]) for each in frontiers), LEVEL) for row in rows]
     return [row | {"low": low, "high": high} for row, (low, high) in zip(rows, bands, strict=True)]
-
-
-def loss_chart(law: str = DEFAULT, **inputs: float) -> Chart:
-    """Lines of equal loss over N and D around what is asked for, with the law's frontier where it says what is optimal.
-
-    Errors: as `calc.loss`; Refused for a loss that is not one of params and tokens.
-    """
-    prediction = predict(law, **inputs)
-    if not {"params", "tokens"} <= set(inputs):
-        raise Refused("--chart", "--params and --tokens, which its axes are", " and ".join(inputs))
-    entry, n, d = find(law), prediction.inputs["params"], prediction.inputs["tokens"]
-    lines = contours(entry, dict(prediction.inputs))
-    losses = [row["loss"] for row in lines]
-    x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
-    colour, _ = shades("loss", "loss", min(losses), max(losses))
-    layers = [
-        _equal(entry, lines, line(strokeWidth=1.4), x, y, colour),
-        layer([{"params": n, "tokens": d}], dots(size=70, color=MARK), x=x, y=y),
-    ]
-    frontier = [row | {"extrapolated": _beyond(entry, row)} for row in optima(entry, n, d)]
-    if frontier:
-        parts = {"opacity": FAINTER, "detail": channel("extrapolated", "nominal")}
-        layers.append(layer(frontier, line(color=INK, strokeDash=[5, 3]), x=x, y=y, **parts))
-    layers += _band(entry, n, d, x, y)
-    fresh = " of fresh tokens" if "unique_tokens" in inputs else ""
-    dashed = f", frontier{fresh} dashed" if frontier else ""
-    title = f"{law}: lines of equal loss{dashed}, fainter where extrapolated, {prediction.loss:.4f} in red"
-    return together(layers, title)
-
-
-def plane_chart(law: str, params: float, tokens: float, **routing: float) -> Chart:
-    """N on D as a point among the optima of every law (variants left out), and of this law lines of equal loss and the
-    band of its optima, as far as it has them. routing: of a law of experts, as `calc.laws.Law.at` takes it.
-
-    Errors: Refused for an unknown law.
-    """
-    entry = find(law).at(**routing)
-    x, y = axis("params", "N, parameters"), axis("tokens", "D, tokens")
-    layers = []
-    layers += _band(entry, params, tokens, x, y)
-    at = {"params": params, "tokens": tokens, **routing}
-    known = any(each.gives == "loss" and set(each.takes) == set(at) for each in entry.equations)
-    equal = contours(entry, at) if known else []
-    if equal:
-        losses = [row["loss"] for row in equal]
-        colour, _ = shades("loss", f"loss, {law}", min(losses), max(losses))
-        layers.append(_equal(entry, equal, line(strokeWidth=1), x, y, colour))
-    mark = dots(size=160, color=MARK, shape="diamond", opacity=1)
-    here = layer([{"params": params, "tokens": tokens}], mark, x=x, y=y, tooltip=values("params", "tokens"))
-    return together([*layers, _every_laws_optima(entry, params, tokens, x, y), here], "")
-
-
-def _band(law: Law, params: float, tokens: float, x: Chart, y: Chart) -> list[Chart]:
-    """Between which tokens each size's optimum lies by the law's own uncertainty, where it is known."""
-    wide = band(law, params, tokens)
-    area = {"type": "area", "opacity": 0.18, "color": INK}
-    tooltip = values("params", "tokens", "most")
-    return [layer(wide, area, x=x, y=y, y2={"field": "most"}, tooltip=tooltip)] if wide else []
-
-
-def _equal(law: Law, rows: list[dict[str, float]], mark: Chart, x: Chart, y: Chart, colour: Chart) -> Chart:
-    """Lines of equal loss, in pieces that each lie within what the law was fitted on or beyond it."""
-    tooltip = values("loss", "params", "tokens")
-    parts = {"opacity": FAINTER, "detail": channel("piece", "nominal")}
-    return layer(_pieces(law, rows, "loss"), mark, x=x, y=y, color=colour, tooltip=tooltip, **parts)
-
-
-def _pieces(law: Law, rows: list[dict[str, float]], name: str) -> list[dict[str, Any]]:
-    """Points of lines, each of one `name`, with the number of the piece that lies within what was fitted or beyond."""
-    found: list[dict[str, Any]] = []
-    for row in rows:
-        beyond, last = _beyond(law, row), found[-1] if found else None
-        piece = last["piece"] if last else 0
-        if last and (last[name], last["extrapolated"]) != (row[name], beyond):
-            piece += 1
-        found.append({**row, "extrapolated": beyond, "piece": piece})
-    return found
-
-
-def _every_laws_optima(own: Law, params: float, tokens: float, x: Chart, y: Chart) -> Chart:
-    """The optima of every law that is no variant of another, grey; thicker and in colour those of `own`."""
-    shown = {each.name: each for each in LAWS if each.frontier is not None and each.variant_of is None}
-    shown[own.name] = own
-    lines = [
-        row | {"law": name, "extrapolated": _beyond(each, row)}
-        for name, each in shown.items()
-        for row in optima(each, params, tokens)
-    ]
-    return layer(
-        lines,
-        line(strokeDash=[6, 3]),
-        x=x,
-        y=y,
-        opacity=FAINTER,
-        detail=[channel("law", "nominal"), channel("extrapolated", "nominal")],
-        color={"condition": {"test": f"datum.law == '{own.name}'", "value": OWN}, "value": OTHERS},
-        strokeWidth={"condition": {"test": f"datum.law == '{own.name}'", "value": 3.5}, "value": 1.3},
-        tooltip=[channel("law", "nominal"), *values("params", "tokens")],
-    )
-
-
-def _beyond(law: Law, at: Mapping[str, Any]) -> bool:
-    """Whether a point lies outside of what the law was fitted on."""
-    known = {name: at[name] for name in ("compute", "params", "tokens") if name in at}
-    if law.routed is None and "compute" not in known:
-        known["compute"] = 6.0 * known["params"] * known["tokens"]
-    return bool(law.outside(**known))
 
 
 def _isoflops(problem: Problem, compute: float) -> tuple[list[dict[str, float]], list[dict[str, float]]]:

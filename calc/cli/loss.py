@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from calc.charts.optima import loss_chart
+from calc.charts.losses import loss_chart
 from calc.charts.saving import check, save
 from calc.cli import completing, corpora, options
 from calc.cli.amounts import Amount, Positive

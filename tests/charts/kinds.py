@@ -11,7 +11,20 @@ import calc
 from calc.ask.anatomy import anatomy
 from calc.attention import AttentionShape
 from calc.attention.tiles import Blocks
-from calc.charts import attention, axes, bars, fits, measured, memory, optima, plans, roofline, sensitivity, serving
+from calc.charts import (
+    attention,
+    axes,
+    bars,
+    fits,
+    losses,
+    measured,
+    memory,
+    optima,
+    plans,
+    roofline,
+    sensitivity,
+    serving,
+)
 from calc.charts.architecture import diagram
 from calc.charts.vega import Chart
 from calc.spec.run import Run as Asked
@@ -93,7 +106,7 @@ KINDS: dict[str, Callable[[], Chart]] = {
     "envelope": lambda: fits.frontier_chart(calc.fit_envelope(curves(np.geomspace(1e8, 1e10, 21)), refits=0)),
     "isoFLOP": lambda: optima.isoflop_chart(compute=1e22),
     "frontier": lambda: optima.isoflop_chart("hoffmann-2", compute=1e22),
-    "loss": lambda: optima.loss_chart(params=1e9, tokens=1e11),
-    "plane": lambda: optima.plane_chart("besiroglu", 1e9, 1e11),
+    "loss": lambda: losses.loss_chart(params=1e9, tokens=1e11),
+    "plane": lambda: losses.plane_chart("besiroglu", 1e9, 1e11),
 }
 """What it shows -> the chart."""

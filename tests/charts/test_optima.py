@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import calc
-from calc.charts.optima import frontier_chart, isoflop_chart, loss_chart, plane_chart
+from calc.charts.losses import loss_chart, plane_chart
+from calc.charts.optima import frontier_chart, isoflop_chart
 from calc.charts.vega import Chart
 from calc.errors import Refused
 from calc.laws import find
