@@ -22,7 +22,7 @@ from reference_models.blocks.shared_block import SharedBlock
 from reference_models.blocks.tiles import Gate
 from reference_models.cache import Fixed, LayerCache, Several
 from reference_models.layer_streams import alternating, in_streams
-from reference_models.step import Step, recomputed
+from reference_models.step import Step
 from reference_models.support import module_of, supported
 
 GROUP = (
@@ -251,35 +251,3 @@ class Layer(nn.Module):
         behind = behind and (self.group.cut is None or name != "convolution")
         if placement in ("output", "sandwich") and behind:
             self.add_module(norm.replace("_norm", "_post_norm"), NormLayer(self.group.norm, (d_model,)))
-
-
-def run_layer(layer: Layer, x: Tensor, step: Step, mixer: LayerCache | None, cross: LayerCache | None) -> Tensor:
-    """One layer, whose inner tensors are computed again going back where `step.checkpointing` says so.
-
-    Errors: ValueError for that beside a cache, which running again would fill twice.
-    """
-    late: Tensor | None = None if step.lent is None else step.lent.pop("late", (None,))[0]
-    if step.checkpointing not in ("full", "full-early-stop"):
-        return layer(x, step, mixer, cross, late)
-    if mixer is not None or cross is not None:
-        raise ValueError(f"checkpointing: expected none or selective beside a cache, found {step.checkpointing}")
-    if torch.compiler.is_compiling():
-        # The compiler takes no function that leaves something behind; what blocks record is for eager runs.
-        if late is not None or layer.lends_late:
-            raise ValueError("checkpointing: expected none where it is compiled and what experts give is added later")
-        return recomputed(lambda x: layer(x, step.fresh()), x)
-    own: list[Step] = []
-    before = step.fresh()
-    # What a router reads of the layer before is an input of the layer, as in transformers.
-    carried = (step.lent or {}).get("router", ())
-    unhalved = None if step.blocks is None else step.blocks.unhalved
-
-    def run(x: Tensor, late: Tensor | None, unhalved: Tensor | None, *carried: Tensor) -> Tensor:
-        own.append(before.fresh())
-        if carried and own[-1].lent is not None:
-            own[-1].lent["router"] = carried
-        return layer(x, own[-1], late=late)
-
-    x = recomputed(run, x, late, unhalved, *carried, early_stop=step.checkpointing == "full-early-stop")
-    step.take(own[0])
-    return x

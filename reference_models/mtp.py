@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from calc.spec import LayerGroup, Moe, Mtp
 from reference_models.blocks.linear import NormLayer
 from reference_models.cache import LayerCache
-from reference_models.layer import Layer, run_layer
+from reference_models.layer import Layer
+from reference_models.layer_pass import run_layer
 from reference_models.step import Step
 
 

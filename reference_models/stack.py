@@ -30,7 +30,7 @@ from reference_models.blocks.segmentation import Masks
 from reference_models.blocks.streams import Collapse
 from reference_models.blocks.tiles import Between
 from reference_models.cache import Cache
-from reference_models.layer import run_layer
+from reference_models.layer_pass import run_layer
 from reference_models.stack_layers import borrows, layers_of
 from reference_models.step import Step
 from reference_models.support import module_of, supported

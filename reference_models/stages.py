@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from calc.spec import Stages
-from reference_models.layer import run_layer
+from reference_models.layer_pass import run_layer
 from reference_models.stack import StackOfLayers
 from reference_models.step import Step
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from calc.spec import Tower
 from reference_models.blocks.linear import clip
 from reference_models.blocks.projector import Projection
-from reference_models.layer import run_layer
+from reference_models.layer_pass import run_layer
 from reference_models.stack import StackOfLayers
 from reference_models.stages import run_stages
 from reference_models.step import Step

@@ -73,7 +73,7 @@ def stage_of(model: Model, rank: int, ranks: int) -> nn.Module:
     from torch import nn
 
     from reference_models.first_step import first_step
-    from reference_models.layer import run_layer
+    from reference_models.layer_pass import run_layer
 
     each = len(model.layers) // ranks
     own = nn.ModuleList(list(model.layers)[rank * each : (rank + 1) * each])
