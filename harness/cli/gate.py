@@ -14,6 +14,7 @@ from calc.output.tables import Table, emit
 from calc.spec.fields import DeviceKind
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
+from harness.cli.selection import measured_on
 from harness.environment import ROOT, probe
 from harness.gating.commit import files_of
 from harness.gating.decision import LEAST
@@ -28,7 +29,7 @@ from harness.suites import SUITES, suite_cases
 @click.option("--against", required=True, metavar="GITREF", help="The commit, branch or tag to compare with.")
 @click.option("--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? for anything.")
 @click.option("--suite", type=click.Choice(list(SUITES)), default="quick", show_default=True, help="Which cases.")
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Where. [default: cuda where there is one]")
+@measured_on
 @click.option(
     "--least",
     type=click.FloatRange(0.005, 10),

@@ -14,7 +14,7 @@ from calc.output.tables import Table, emit
 from calc.spec.fields import DeviceKind
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
-from harness.cli.selection import results
+from harness.cli.selection import measured_on, results
 from harness.environment import probe
 from harness.gating.noise import CASES, PLANTED, Noise, Trial, keep, self_test, summary
 from harness.progress import TimeLeft
@@ -24,7 +24,7 @@ from harness.running.runner import choose_cases
 @click.command(short_help="Try the gate's rule on this machine: nothing is SLOWER, and a planted slowdown is.")
 @click.option("--tries", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of either sort.")
 @click.option("--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? for anything.")
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Where. [default: cuda where there is one]")
+@measured_on
 @results
 @click.option("--json", "fmt", flag_value="json", default="table", help="The record, as it is kept.")
 def noise(tries: int, pattern: str | None, device: str | None, results: Path, fmt: str) -> int:

@@ -17,6 +17,7 @@ from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.ranks import place_for, rank_cases, run_ranks
 from harness.cli.scaling import planned, scaling
+from harness.cli.selection import measured_on
 from harness.profiling.beforehand import profile_first
 from harness.ranks.start import Place
 from harness.ranks.suites import RANK_SUITES
@@ -43,7 +44,7 @@ from harness.suites import SUITES, budget, suite_cases
 @click.option("--sizes", metavar="WIDTHxLAYERS,…", help="scaling: its models, such as 16x1,32x2,64x3; widths by 16.")
 @click.option("--budgets", metavar="TOKENS,…", help="scaling: training tokens, multiples of 1,280.")
 @click.option("--fresh", is_flag=True, help="Measure again what has been measured on this commit.")
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Where. [default: cuda where there is one]")
+@measured_on
 @click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Where results go."
 )

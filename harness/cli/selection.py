@@ -1,15 +1,16 @@
-"""Options that choose among results, and the runs that they choose."""
+"""Options that several commands have: those that choose among results, and what is measured on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from calc.errors import Refused
+from calc.spec.fields import DeviceKind
 from harness.record import Run
 from harness.store import RESULTS, scan
 
@@ -22,6 +23,10 @@ results = click.option(
     default=RESULTS,
     show_default=True,
     help="Folder of results.",
+)
+
+measured_on = click.option(
+    "--device", type=click.Choice(get_args(DeviceKind)), help="Where. [default: cuda where there is one]"
 )
 
 

@@ -16,7 +16,7 @@ from calc.spec.fields import DeviceKind
 from calc.units import binary
 from harness.cli.compare import farthest, groups_table, record
 from harness.cli.interrupting import terminated_as_interrupted
-from harness.cli.selection import load, results
+from harness.cli.selection import load, measured_on, results
 from harness.compare import compare
 from harness.environment import probe
 from harness.profiling.beforehand import profile_first
@@ -45,7 +45,7 @@ def seconds_of(text: str) -> float:
 
 @click.command(short_help="What this device is worth, in so many minutes: profile, limits, models, memory.")
 @click.option("--budget", default="540s", show_default=True, metavar="TIME", help="Of everything, as 540s or 9m.")
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="Where. [default: cuda where there is one]")
+@measured_on
 @click.option("--fresh", is_flag=True, help="Profile and measure again what stands for this commit.")
 @results
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object.")
