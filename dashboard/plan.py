@@ -91,10 +91,12 @@ def _spoken(plan: dict[str, Any]) -> str:
         parts += [f"{plan['interleave']} pieces a stage"] * (plan["interleave"] > 1)
     checkpointing, every = plan["checkpointing"], plan["checkpoint_every"]
     some = f" of one layer in {every}" * (every > 1)
+    again = [f"{' + '.join(plan['recompute'])} computed again"] if plan["recompute"] else []
     return ", ".join(
         [
             *parts,
             "no checkpointing" if checkpointing == "none" else f"{checkpointing} checkpointing{some}",
+            *again,
             plan["recipe"],
         ]
     )

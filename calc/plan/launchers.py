@@ -24,7 +24,7 @@ class Launcher(NamedTuple):
     or the ends alone of stages that hold one piece are others beside them. experts: whether tensor-parallel ranks cut
     routed experts always, may have whole ones instead, or have whole ones wherever experts are spread.
     narrow_zero: the stages of ZeRO that go with moments in bf16; None: all. recomputable: modules that it can have
-    computed again by themselves; None: any."""
+    computed again by themselves; None: any. module_sets: those of them that are tried together, as recipes do."""
 
     name: str
     source: str
@@ -35,6 +35,7 @@ class Launcher(NamedTuple):
     modules: Modules = "layouts"
     narrow_zero: tuple[int, ...] | None = None
     recomputable: tuple[str, ...] | None = ()
+    module_sets: tuple[tuple[str, ...], ...] = ()
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
@@ -52,7 +53,8 @@ class Launcher(NamedTuple):
 
 def launcher(name: str | None) -> Launcher:
     """What the stack called `name` can launch. Errors: Refused for one of which nothing is written down."""
-    known, stack = _tables(), name or USUAL_STACK
+    tables, stack = _tables(), name or USUAL_STACK
+    known: Mapping[str, Mapping[str, Any]] = tables["stacks"]
     if stack not in known:
         stacks = [each for each in known if each in stack_names()]
         raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
@@ -63,9 +65,11 @@ def launcher(name: str | None) -> Launcher:
     again = table.pop("recomputable", None if stack == USUAL_STACK else ())
     narrow = narrow and tuple(narrow)
     only = {field: tuple(values) for field, values in table.items()}
-    return Launcher(stack, source, recipes, only, stages, experts, modules, narrow, again and tuple(again))
+    again = again and tuple(again)
+    sets = tuple(tuple(names) for names in tables["modules"]["sets"] if set(names) <= set(again or ()))
+    return Launcher(stack, source, recipes, only, stages, experts, modules, narrow, again, sets)
 
 
 @cache
-def _tables() -> Mapping[str, Mapping[str, Any]]:
-    return parse_toml(read_text(LAUNCHERS), LAUNCHERS.name)["stacks"]
+def _tables() -> Mapping[str, Any]:
+    return parse_toml(read_text(LAUNCHERS), LAUNCHERS.name)

@@ -28,7 +28,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "offload_fraction": (1, 0.75, 0.5, 0.25),
 }
 """Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which
-holds every micro-batch. Modules that are computed again are those that are fixed.
+holds every micro-batch. Modules that are computed again are those that are fixed, or sets of the stack's.
 Parts of the optimizer are of plans that have it on the host. Experts are in as many pieces as there are
 tensor-parallel ranks where nothing is said of them."""
 BOUNDED = (*SIZES, "expert_tp")

@@ -17,9 +17,12 @@ from calc.memory.conditions import conditions
 from calc.memory.expert_conditions import whole_experts
 from calc.memory.stage_lengths import ENDS
 from calc.plan.question import BESIDE_MODULES, CHOICES, IF_ASKED, Question
+from calc.quantities.modules import modules_of
 from calc.spec import ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
+from calc.time.step.record import tree_of
+from calc.time.step.timed_run import timed_run
 
 Column = Any
 """A float64 array, an entry a plan."""
@@ -39,11 +42,12 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
 
     Which operations `selective-op` keeps is not known beside tensor parallelism, so that it has tp = 1 among its words.
     Of every so many layers one is checkpointed where layers are, as a whole, and a part of the optimizer is on the host
-    where the optimizer is. Modules are computed again beside no checkpointing and selective,
-    which names one of them. Experts that no rank cuts ask for a divided stream (`calc.memory.expert_conditions`); in
-    how many pieces they may be is asked of each row.
+    where the optimizer is. Modules that are fixed are computed again beside no checkpointing and selective, which names
+    one of them, others beside none. Experts that no rank cuts ask for a divided stream
+    (`calc.memory.expert_conditions`); in how many pieces they may be is asked of each row.
     """
-    choices = {"recipe": question.recipes, **CHOICES, "recompute": (question.fixed.get("recompute", ()),)}
+    choices = {"recipe": question.recipes, **CHOICES, "recompute": _modules(question)}
+    beside = BESIDE_MODULES if "recompute" in question.fixed else ("none",)
     asked = {**IF_ASKED, **{name: word for name, word in question.fixed.items() if name != "expert_tp"}}
     whole = _whole(question)
     ways = [[value for value in choices[name] if asked.get(name, value) == value] for name in choices]
@@ -53,7 +57,7 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
         words = dict(zip(choices, values, strict=True))
         if words["checkpoint_every"] > 1 and words["checkpointing"] != "full":
             continue
-        if words["recompute"] and words["checkpointing"] not in BESIDE_MODULES:
+        if words["recompute"] and words["checkpointing"] not in beside:
             continue
         if "core_attn" in words["recompute"] and words["checkpointing"] == "selective":
             continue
@@ -70,6 +74,24 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
             words["tp"] = 1
         (found if taken else unsupported).append(words)
     return found, unsupported
+
+
+def _modules(question: Question) -> tuple[tuple[str, ...], ...]:
+    """Which modules are computed again: those that are fixed, else none or a set of those that the model has; none
+    where checkpointing is fixed, beside which nobody asked for any."""
+    if "recompute" in question.fixed or "checkpointing" in question.fixed:
+        return (question.fixed.get("recompute", ()),)
+    there = _modules_there(CacheKey(question.spec), question.seq)
+    return (), *(names for names in question.launcher.module_sets if there.issuperset(names))
+
+
+@lru_cache(maxsize=8)
+def _modules_there(model: CacheKey[ModelSpec], seq: int) -> frozenset[str]:
+    """The modules of a model, of one whose training is not described none."""
+    try:
+        return frozenset(modules_of(tree_of(model.value, timed_run(model.value, phase="training", seq=seq, batch=1))))
+    except Refused:
+        return frozenset()
 
 
 def _whole(question: Question) -> bool:

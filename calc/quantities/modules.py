@@ -17,7 +17,8 @@ def in_pieces(leaf: Leaf, names: Collection[str]) -> bool:
     return leaf.op.module in names or any(part.module in names or part.region in names for part in leaf.parents)
 
 
-def _there(everything: Iterable[Leaf]) -> set[str]:
+def modules_of(everything: Iterable[Leaf]) -> set[str]:
+    """The names of the modules that a model has."""
     found = {each.module for leaf in everything for each in (leaf.op, *leaf.parents)}
     return {"core_attn", *filter(None, found)}
 
@@ -27,7 +28,7 @@ def check_modules(everything: Iterable[Leaf], names: Collection[str]) -> None:
     asked = [name for name in MODULES if name in names]
     if not asked:
         return
-    there = _there(everything)
+    there = modules_of(everything)
     for name in asked:
         if name not in there:
             raise Refused("recompute", f"modules that the model has ({', '.join(sorted(there))})", name)

@@ -11,6 +11,12 @@ from calc.memory.totals import memory_ranks
 from calc.plan.question import CONTEXT, Question
 from calc.time import predict
 
+MODULE_SETS = (
+    *(("mla_up_proj",), ("moe_act",), ("mlp",), ("layernorm", "moe_act"), ("layernorm", "moe"), ("mla_up_proj", "mlp")),
+    ("mla_up_proj", "layernorm", "moe_act"),
+)
+"""Modules that are computed again together; a model without them is refused."""
+
 
 class Alone(NamedTuple):
     """One plan that fits: its words, seconds and bytes at the peak."""
@@ -40,21 +46,24 @@ def _words(question: Question) -> Iterator[dict[str, Any]]:
         even = interleave in (1, 2, 4, 8, 16) or not layers % interleave or not (layers + 2) % interleave
         if (interleave > 1 and micro_batches % pp) or not even:
             continue
-        ways = [(name, 1) for name in ("none", "selective", "selective-op", "full")]
-        ways += [("full", every) for every in (2, 4, 8)]
+        ways: list[tuple[str, int, tuple[str, ...]]]
+        ways = [(name, 1, ()) for name in ("none", "selective", "selective-op", "full")]
+        ways += [("full", every, ()) for every in (2, 4, 8)]
+        if question.launcher.recomputable and "checkpointing" not in question.fixed:
+            ways += [("none", 1, names) for names in MODULE_SETS]
         experts = any(group.channel is not None and group.channel.kind == "moe" for group in question.spec.layers)
         cuts = (tp, 1) if experts and tp > 1 else (tp,)
         words_of_all = product(question.recipes, ways, (True, False), cuts)
-        for recipe, (checkpointing, every), divided, pieces in words_of_all:
+        for recipe, (checkpointing, every, modules), divided, pieces in words_of_all:
             if (checkpointing == "selective-op" and tp > 1) or (tp == 1 and not divided):
                 continue
             if not question.allows("expert_tp", pieces):
                 continue
             words: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "batch": batch, "zero": zero}
             words |= {"interleave": interleave, "micro_batches": micro_batches, "recipe": recipe}
-            words |= {"checkpointing": checkpointing, "checkpoint_every": every} | (
-                {} if divided else {"sequence_parallel": False}
-            )
+            words |= {"checkpointing": checkpointing, "checkpoint_every": every}
+            words |= {} if divided else {"sequence_parallel": False}
+            words |= {"recompute": modules} if modules else {}
             words |= {} if pieces == tp else {"expert_tp": pieces}
             if question.fixed["schedule"] != "1f1b":
                 if pp == 1 or interleave > 1:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from calc.architectures.models import load_model
 from calc.cli.plan_words import fixed
 from calc.errors import Refused
 from calc.memory.totals import most_needed, training_ranks
@@ -66,6 +67,41 @@ def test_what_is_fixed_is_written_and_read_back(modules: str, name: str) -> None
     assert again.run.again == best.run.again
     assert (again.seconds, again.peak) == (pytest.approx(best.seconds), best.peak)
     assert plan_words(again.run)["checkpointing"] == ("selective" if "core_attn" in modules else "none")
+
+
+def test_what_the_search_tries() -> None:
+    """Sets that recipes name of what the model has and the stack launches, beside nothing else that is recomputed."""
+
+    def tried(question: Question) -> set[tuple[str, str]]:
+        kinds = structures(question)[0]
+        return {(words["checkpointing"], "+".join(words["recompute"])) for words in kinds if words["recompute"]}
+
+    experts = {("none", "moe_act"), ("none", "layernorm+moe_act"), ("none", "layernorm+moe")}
+    assert tried(asked()) == experts
+    assert tried(replace(asked(), spec=small_model())) == {("none", "mlp")}
+    assert ("none", "mla_up_proj+layernorm+moe_act") in tried(replace(asked(), spec=load_model("deepseek-v3")))
+    for name in ("torchtitan", "llama-3", None):
+        assert not tried(replace(asked(), words={"stack": name} if name else {}))
+    assert not tried(asked(fixed={"checkpointing": "none"})) | tried(asked(fixed={"recompute": ()}))
+    assert tried(asked(fixed={"recompute": ("moe",)})) == {("none", "moe"), ("selective", "moe")}
+
+
+@pytest.mark.parametrize(("name", "flag"), [
+    ("megatron-core", "--fp8-recipe tensorwise"), ("nemo", "trainer.plugins.fp8_recipe=tensorwise"),
+])  # fmt: skip
+def test_fp8_is_not_scaled_by_earlier_steps_beside_them(name: str, flag: str) -> None:
+    """Megatron-Core refuses delayed scaling, its usual, beside norms and experts' activations that are made anew."""
+    own = tool(name)
+    for modules, written in (("moe_act", True), ("moe", False)):
+        question = replace(asked(fixed={"recompute": (modules,), "tp": 1, "pp": 1}), recipes=("fp8",))
+        (best,) = answer([question], top=1).plans
+        text = own.write(Launch(question, best.run))
+        assert (flag in text) == written
+        assert own.read(text, "plan").words["recompute"] == (modules,)
+        without = text.replace(flag, "")
+        if written:
+            with pytest.raises(Refused, match=r"fp8.recipe: expected tensorwise, or another but delayed"):
+                own.read(without, "plan")
 
 
 def test_what_is_refused() -> None:

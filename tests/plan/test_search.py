@@ -31,6 +31,13 @@ SPACES = {
         sequences=4,
         fixed={"schedule": "1f1b", "checkpointing": "none", "interleave": 1, "expert_tp": 1},
     ),
+    "modules": lambda: question(
+        small_model(n_layers=2, n_experts=4, top_k=2, d_expert=64),
+        sequences=4,
+        fixed={"schedule": "1f1b", "interleave": 1, "cp": 1, "zero": 1, "checkpoint_every": 1},
+        words={"stack": "megatron-core"},
+        at_most={"pp": 2, "batch": 2},
+    ),
     "little memory": lambda: question(small_model(n_layers=2), headroom=0.986, seq=1024, sequences=4),
     "both ends": lambda: question(
         small_model(),

@@ -12,6 +12,7 @@ from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.spec import Moe
 from calc.spec.clusters import load_cluster
+from calc.spec.run import Run
 from tests.time.training_rows import TrainingRow, training_rows
 
 NEWEST = ("26.06", "26.08")
@@ -20,6 +21,8 @@ LARGEST = 16
 """Sequences of a micro-batch, at most, so that every row is searched in seconds; of mixtures of experts, which take
 longer, `bounds` are narrower."""
 SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
+STATED = ("checkpointing", "recompute", "expert_tp")
+"""Words of a plan that some rows say."""
 
 
 class Tuned(NamedTuple):
@@ -59,13 +62,14 @@ def question_of(row: TrainingRow) -> Question:
     experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
     bounds = {"batch": 8, "tp": 8, "cp": 4} if experts else {"batch": LARGEST}
     asked = row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,)
-    return Question(*asked, words=own, at_most=bounds)
+    stack = Run(stack=words["stack"]).stack  # a name, or a description that a row's recipe changes
+    return Question(*asked, words=own, at_most=bounds, launched=None if stack is None else stack.name)
 
 
 def published(row: TrainingRow) -> dict[str, Any]:
     """What the row says of its plan."""
     said = {name: row.words.get(name, 1 if name != "zero" else 0) for name in SIZES}
-    stated = {name: row.words[name] for name in ("checkpointing", "expert_tp") if row.words.get(name) is not None}
+    stated = {name: row.words[name] for name in STATED if row.words.get(name) is not None}
     return said | stated
 
 

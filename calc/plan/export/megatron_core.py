@@ -23,7 +23,15 @@ from calc.plan.export.launch import (
     values_of,
     whole,
 )
-from calc.plan.export.megatron_formats import AWARE, FORMATS, OPTIMIZERS, format_options, read_formats
+from calc.plan.export.megatron_formats import (
+    AWARE,
+    FORMATS,
+    OPTIMIZERS,
+    check_scaling,
+    format_options,
+    read_formats,
+    scaling,
+)
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
 
@@ -49,6 +57,7 @@ IN_PIECE = "--num-layers-per-virtual-pipeline-stage"
 PIECES = "--expert-tensor-parallel-size"
 WAITING = "--cpu-offloading-num-layers"
 MODULES = "--recompute-modules"
+SCALING = "--fp8-recipe"
 NOT_DESCRIBED = ("--fine-grained-activation-offloading", "--cpu-offloading-weights")
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
@@ -80,6 +89,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
     yield "--bf16", True
     yield "--fp8-format", "hybrid" if run.recipe == "fp8" else None
+    yield SCALING, scaling(run)
     yield "--recompute-granularity", granularity(run)
     yield MODULES, modules_written(run)
     if run.checkpointing == "full":
@@ -103,6 +113,7 @@ def _read(text: str, where: str) -> Read:
         words["checkpointing"] = "selective"
     if words["checkpointing"] == "selective":
         words |= modules_read(values_of(text, MODULES) if MODULES in found else None, f"{where}: {MODULES}")
+        check_scaling(words, found.get(SCALING), f"{where}: {SCALING}")
     for flag in NOT_DESCRIBED:
         if flag in found:
             raise Refused(
@@ -145,6 +156,7 @@ RELATED = (
     "--tp-comm-overlap",
     "--bf16",
     "--fp8-format",
+    SCALING,
     "--recompute-granularity",
     "--recompute-activations",
     MODULES,

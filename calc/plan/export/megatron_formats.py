@@ -20,6 +20,8 @@ NARROW_GRADIENTS = "--grad-reduce-in-bf16"
 FORMATS = (AWARE, *MOMENTS, *OTHERS, NARROW_GRADIENTS)
 OPTIMIZERS = {"fp32": "adamw", "bf16": "adamw-bf16"}
 """Format of both moments -> optimizer."""
+NOT_DELAYED = {"layernorm", "moe_act"}
+DELAYED, CURRENT = "delayed", "tensorwise"
 
 
 def format_options(run: Run) -> Iterator[tuple[str, Any]]:
@@ -55,3 +57,16 @@ def read_formats(found: Mapping[str, str], recipe: str, where: str) -> dict[str,
             raise Refused(f"{where}: {NARROW_GRADIENTS}", "none beside --fp8-format: no recipe has both", "given")
         recipe = "bf16-zero"
     return {"recipe": recipe} | ({} if first == "fp32" else {"optimizer": OPTIMIZERS[first]})
+
+
+def scaling(run: Run) -> str | None:
+    """Megatron-Core's fp8_recipe where it refuses its usual one, delayed scaling: beside norms and experts' activations
+    that are made anew (megatron/core/transformer/transformer_config.py, `__post_init__`)."""
+    return CURRENT if run.recipe == "fp8" and NOT_DELAYED & set(run.recompute) else None
+
+
+def check_scaling(words: Mapping[str, Any], said: str | None, where: str) -> None:
+    """Errors: Refused for what a file says of fp8_recipe where Megatron-Core would refuse it. words: of its plan."""
+    if words["recipe"] == "fp8" and NOT_DELAYED & set(words.get("recompute", ())) and said in (None, DELAYED):
+        expected = f"{CURRENT}, or another but {DELAYED}, beside {' and '.join(sorted(NOT_DELAYED))} made anew"
+        raise Refused(where, expected, DELAYED)

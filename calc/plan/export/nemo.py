@@ -21,6 +21,7 @@ from calc.plan.export.launch import (
     recomputed,
     whole,
 )
+from calc.plan.export.megatron_formats import check_scaling, scaling
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
 
@@ -49,6 +50,7 @@ REPLACED = tuple(f"model.config.{name.removeprefix(f'{STRATEGY}.')}" for name in
 MODULES = "model.config.recompute_modules"
 NOT_DESCRIBED = ("model.config.cpu_offloading", "model.config.fine_grained_activation_offloading")
 FP8 = "trainer.plugins.fp8"
+SCALING = "trainer.plugins.fp8_recipe"
 WIDE_GRADIENTS = "trainer.plugins.grad_reduce_in_fp32"
 OPTIMIZER = "optim.config."
 DISTRIBUTED = f"{OPTIMIZER}use_distributed_optimizer"
@@ -59,6 +61,7 @@ READ = (
     VIRTUAL,
     MODULES,
     FP8,
+    SCALING,
     WIDE_GRADIENTS,
     DISTRIBUTED,
     f"{OPTIMIZER}use_precision_aware_optimizer",
@@ -94,6 +97,8 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield f"{STRATEGY}.ddp.overlap_param_gather", run.zero > 0
     yield "data.global_batch_size", launch.question.sequences
     yield FP8, "hybrid" if run.recipe == "fp8" else None
+    if (how := scaling(run)) is not None:
+        yield SCALING, how
     yield WIDE_GRADIENTS, run.recipe != "bf16-zero"
     if run.checkpointing != "none" or run.recompute:
         yield "model.config.recompute_granularity", granularity(run)
@@ -143,6 +148,7 @@ def _read(text: str, where: str) -> Read:
         if one_of(found, name, TRUTH, "False", where):
             raise Refused(f"{where}: {name}", "False: what it keeps on the host is not described", "True")
     words["recipe"] = _recipe(found, where)
+    check_scaling(words, found.get(SCALING), f"{where}: {SCALING}")
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
     gpus = None if nodes is None or each is None else nodes * each
     unread = tuple(sorted(found.keys() - set(NAMES)))
