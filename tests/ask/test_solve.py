@@ -185,7 +185,7 @@ def test_of_two_roots_the_one_near_which_a_model_can_be_built_is_reported() -> N
     mixer = Attention(n_heads=2, n_kv_heads=2, sinks=True)
     layer = LayerGroup(count=2, norm=Norm(), mixer=mixer, channel=Mlp(d_ff=64))
     spec = calc.ModelSpec(d_model=216, vocab_size=64, layers=(layer,), final_norm=Norm(), head=Head())
-    for heads in (2, 4, 6, 54):
+    for heads in (4, 54):
         target = calc.estimate(calc.with_sizes(spec, {"n_heads": heads}), "params").value
         answer = calc.solve(spec, "params", target + 3, "n_heads")
         assert answer.candidates[0].sizes == {"n_heads": heads}

@@ -100,6 +100,8 @@ def test_the_documents_print_what_is_measured_here() -> None:
 def test_ten_visitors_at_once(server: str, benchmark: Any, page: str) -> None:
     visited = PAGES[page]
     word, stops = visited.moved
+    if benchmark.disabled:  # nobody reads its times: two rounds tell whose answer a visitor gets
+        stops = stops[:2]
     seconds: list[float] = []
     with ExitStack() as stack:
         visitors = [stack.enter_context(Client(server, page, model=model, **visited.knobs)) for model in MODELS]

@@ -98,14 +98,14 @@ def loras(draw: st.DrawFn, spec: ModelSpec) -> Lora:
     )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.data(), specs(), st.sampled_from(MODES))
 def test_lora_on_random_decoders(data: st.DataObject, spec: ModelSpec, checkpointing: str) -> None:
     spec = shallow(spec, data.draw(st.integers(1, 3)))
     check(spec, data.draw(loras(spec)), checkpointing)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.data(), encoder_decoders(), st.sampled_from(MODES))
 @pytest.mark.slow
 def test_lora_on_random_encoder_decoders(data: st.DataObject, spec: ModelSpec, checkpointing: str) -> None:
@@ -113,13 +113,13 @@ def test_lora_on_random_encoder_decoders(data: st.DataObject, spec: ModelSpec, c
     check(spec, data.draw(loras(spec)), checkpointing)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(specs(), st.sampled_from(MODES), st.sampled_from([Bottleneck(width=5), Prompt(length=N)]))
 def test_bottlenecks_and_prompts_on_random_decoders(spec: ModelSpec, checkpointing: str, adapter: Adapter) -> None:
     check(shallow(spec), adapter, checkpointing)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(specs(), st.sampled_from(MODES))
 @pytest.mark.slow
 def test_prefixes_on_random_decoders(spec: ModelSpec, checkpointing: str) -> None:

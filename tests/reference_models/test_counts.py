@@ -93,14 +93,14 @@ def check_decode(spec: ModelSpec, model: torch.nn.Module) -> None:
         assert static.nbytes == kv_cache(spec, BATCH, SEQ + 5, "bf16", "tokens", source=3).total_bytes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(specs(), st.sampled_from(MODES))
 @pytest.mark.slow
 def test_random_decoders(spec: ModelSpec, checkpointing: str) -> None:
     check(spec, checkpointing, numbers=False)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(encoder_decoders(), st.sampled_from(MODES))
 @pytest.mark.slow
 def test_random_encoder_decoders(spec: ModelSpec, checkpointing: str) -> None:

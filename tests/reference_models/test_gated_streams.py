@@ -48,7 +48,7 @@ def built() -> tuple[Any, Any]:
     return model, torch.randint(5, (2, SEQ))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(streamed(), st.sampled_from(MODES))
 def test_counts(spec: ModelSpec, checkpointing: str) -> None:
     check(spec.model_copy(update={"embedding": Embedding()}), checkpointing)

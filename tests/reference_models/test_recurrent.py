@@ -79,7 +79,7 @@ def of(mixer: Node, **more: object) -> ModelSpec:
     return ModelSpec(d_model=16, vocab_size=31, layers=(LayerGroup(count=3, mixer=mixer),), **more)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), st.sampled_from([1, 2, 4]), st.sampled_from(MODES))
 def test_counts(data: st.DataObject, n_heads: int, checkpointing: str) -> None:
     mixer, channel, norm = (data.draw(one) for one in (recurrent(n_heads), channels(), norms()))

@@ -14,8 +14,9 @@ from dashboard.menu import PAGES
 T = TypeVar("T")
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
-SECONDS = 30
+SECONDS = 90
 """How long anything may take on a busy machine."""
+expect.set_options(timeout=SECONDS * 1000)
 LOOK = 0.2
 """Seconds between two looks at what may still move."""
 
@@ -49,7 +50,7 @@ class Visitor:
         """Open a link as it was shared."""
         self.page.goto(link)
         # Before its script has begun, a page seems to be drawn to its end.
-        expect(self.page.get_by_role("heading", level=1).first).to_be_visible(timeout=SECONDS * 1000)
+        expect(self.page.get_by_role("heading", level=1).first).to_be_visible()
         return self.settled()
 
     def settled(self) -> Visitor:
