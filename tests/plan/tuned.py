@@ -60,7 +60,7 @@ def question_of(row: TrainingRow) -> Question:
     own = {name: words[name] for name in ("stack", "execution", "optimizer", "mtp") if name in words}
     cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
     experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
-    bounds = {"batch": 8, "tp": 8, "cp": 4} if experts else {"batch": LARGEST, "tp": 16, "cp": 16}
+    bounds = {"batch": 8, "tp": 2, "cp": 4} if experts else {"batch": LARGEST, "tp": 16, "cp": 16}
     asked = row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,)
     stack = Run(stack=words["stack"]).stack  # a name, or a description that a row's recipe changes
     return Question(*asked, words=own, at_most=bounds, launched=None if stack is None else stack.name)
