@@ -31,10 +31,11 @@ class Launched:
 
 
 class Sharing(NamedTuple):
-    """GPUs that share a sequence, and groups of them that each have sequences of their own."""
+    """GPUs that share a sequence, groups of them that each have sequences of their own, and GPUs that share experts."""
 
     tp: int = 1
     attention_dp: int = 1
+    ep: int = 1
 
 
 ALONE = Sharing()
@@ -52,9 +53,11 @@ def launched(
 ) -> Launched:
     """What its scripts give an engine for a model on a GPU: the first entry that fits all of what it names. lengths: of
     prompt and answer. sharing: how its GPUs share them. measured: when, as a table writes it, the year first."""
-    asked = {"engine": engine, "family": family, "gpu": gpu, "dtype": dtype}
+    asked = {"engine": engine, "family": family, "gpu": gpu, "dtype": dtype, "tp": sharing.tp, "ep": sharing.ep}
+    asked["lengths"] = list(lengths)
     for each in _entries():
-        if measured >= each.get("since", "") and all(asked[name] in each[name] for name in asked if name in each):
+        fits = all(asked[name] in each[name] for name in asked if name in each)
+        if fits and measured >= each.get("since", "") and concurrency > each.get("above", 0):
             budget = lengths[0] * each["prompts"] if "prompts" in each else each.get("budget")
             polls = [own for least, own in each.get("polls", []) if concurrency >= least]
             rounds = [own for least, own in each.get("rounds", []) if lengths[1] >= least]

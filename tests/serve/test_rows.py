@@ -21,7 +21,7 @@ from harness.serving.expert_kernels import measured_experts
 from harness.serving.fitting import consistent
 from harness.serving.launched import Launched, Sharing, launched
 from harness.serving.possible import check_possible
-from harness.serving.rows import ServedRow
+from harness.serving.rows import OTHERS, ServedRow
 from harness.serving.scoring import services, spread_of
 from tests.reference import folder
 from tests.serve.measured import inferencemax_rows, spec_of
@@ -50,6 +50,21 @@ def test_runs_that_are_the_same_to_the_last_digit_have_one_layout() -> None:
     assert all(len(seen) == 1 for seen in layouts.values())
 
 
+def test_rows_that_aiconfigurator_took_from_inferencex() -> None:
+    """Those whose names say a gap to it: Kimi-K2.5's stand among InferenceX's own, to the last digit that they have."""
+    with (folder() / "measured" / "inference" / "inferencemax.csv").open(newline="") as lines:
+        kimi = [row for row in csv.DictReader(lines) if "kimi" in row["model"].lower()]
+
+    def told(row: dict[str, str]) -> tuple[str | float, ...]:
+        seconds = (round(float(row[name]), 1) for name in ("ttft_mean_ms", "tpot_mean_ms"))
+        return (row["isl"], row["osl"], float(row["concurrency"]), *seconds)
+
+    own = {told(row) for row in kimi if row["origin"].startswith("Inference")}
+    taken = [row for row in kimi if OTHERS in row["row_id"]]
+    assert len(taken) == 34
+    assert sum(told(row) in own for row in taken) > 28
+
+
 def test_how_engines_were_started() -> None:
     assert launched("vllm", "minimax", "b200", "fp8", (1024, 1024), 64.0) == Launched("fp8", 2048)
     assert launched("sglang", "deepseek", "b200", "fp8", (1024, 1024), 8.0).polls == 10
@@ -58,6 +73,16 @@ def test_how_engines_were_started() -> None:
     dates = ("2026-03-28", "2026-04-03")
     before, since = (launched("vllm", "minimax", "b200", "fp8", (1024, 1024), 64.0, measured=date) for date in dates)
     assert (before, since) == (Launched(), Launched("fp8", 2048))
+    hybrid = ("sglang", "qwen3.5-397b", "b200", "fp8", (1024, 1024), 8.0)
+    plans = (Sharing(8), Sharing(4, 1, 4), Sharing(4, 1, 1))  # the last since the end of April 2026
+    assert [launched(*hybrid, sharing=plan).budget for plan in plans] == [32768, 32768, 16384]
+    assert [launched(*hybrid, sharing=plan).polls for plan in plans] == [10, 10, 30]
+    budgets = {
+        (n, n_out): launched("sglang", "deepseek", "mi355x", "mxfp4", (9216 - n_out, n_out), n).budget
+        for n in (32, 64)
+        for n_out in (1024, 8192)
+    }
+    assert budgets == {(32, 1024): 196608, (64, 1024): 32768, (32, 8192): 196608, (64, 8192): 196608}
     held = {
         tp: launched("trtllm", "llama-70b", "h200", "fp8", (1024, 1024), 16.0, Sharing(tp)).hold for tp in (1, 4, 8)
     }
