@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from calc.spec.fields import Node
+from pydantic import BaseModel, ConfigDict
 
 
-class DefaultTaken(Node):
-    """A note of a model: its config has no `key`, for which `value` was taken, as its family's class does."""
+class DefaultTaken(BaseModel):
+    """A note of a model: its config has no `key`, for which `value` was taken, as its family's class does.
+
+    No piece of its description, whose sizes a formula has.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     key: str
     value: int
