@@ -139,18 +139,8 @@ def fetched(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def folder(name: str) -> Path:
         if name not in folders:
             made = tmp_path_factory.mktemp(name)
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "-q",
-                "--no-deps",
-                "--no-compile",
-                "--target",
-                str(made),
-                *NEEDED[name],
-            ]
+            options = ["-q", "--no-deps", "--no-compile", "--target", str(made)]
+            command = [sys.executable, "-m", "pip", "install", *options, *NEEDED[name]]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
             if done.returncode:
                 pytest.skip(f"{name} cannot be fetched here: {done.stderr.strip().splitlines()[-1]}")
