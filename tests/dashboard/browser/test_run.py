@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from playwright.sync_api import expect
 from harness.compare import compare
 from harness.store import scan
 from tests.dashboard.browser.visiting import PHONE, Visitor
-from tests.reference import ROOT
+from tests.harness.short_profile import measure_short_profile
 
 Enter = Callable[..., Visitor]
 MINUTES = 5
@@ -30,14 +28,8 @@ STARTED = re.compile(r"Suite quick: \d+ of \d+ cases|Suite quick: starting")
 
 @pytest.fixture(scope="module")
 def profiled(results: Path) -> Path:
-    """Results with a profile of this machine, as short as one can be: a busy one needs longer for the least of it."""
-    command = [sys.executable, "-m", "harness", "profile", "--device", "cpu", "--dtypes", "fp32"]
-    for seconds in (20, 80, 320):
-        words = [*command, "--time", str(seconds), "--results", str(results)]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-        if "found too few" not in done.stderr:
-            break
-    assert done.returncode == 0, done.stderr
+    """Results with a profile of this machine."""
+    measure_short_profile(results)
     return results
 
 
