@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
             fixed=dict(self.fixed),
             at_most=dict(self.at_most),
             headroom=self.headroom / 100,
-            words={"stack": tool.stack},
+            words=tool.words,
             place=self.cluster,
             price=self.price,
             launched=tool.launcher,

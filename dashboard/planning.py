@@ -12,13 +12,14 @@ from calc.dtypes import CACHE_DTYPES, DTYPES
 from calc.spec import ModelSpec
 from calc.spec.run import EXECUTIONS, MODES, Mode, Run
 from calc.spec.run.engines import allocating_names
-from calc.spec.run.precision import OPTIMIZERS, RECIPES
+from calc.spec.run.precision import GRADIENT_DTYPES, OPTIMIZERS, RECIPES
 from dashboard import knobs
 from dashboard.shared import chosen, share
 
 RANKS = tuple(2**power for power in range(13))
 USUAL = "AdamW as the formats have it"
 NONE = "none"
+OF_RECIPE = "as the number formats have it"
 SHARED = ("recipe", "execution")
 """Choices of words that mean the same on other pages."""
 MEANINGS = {
@@ -61,15 +62,18 @@ def _training(left: Any, middle: Any) -> dict[str, Any]:
         recipe = _choice("Number formats", [each.name for each in RECIPES], "bf16-mixed", "recipe")
     with middle:
         checkpointing = knobs.checkpointing()
-    with details("training", "optimizer", "execution"):
-        one, two = st.columns(2)
+    with details("training", "optimizer", "execution", "gradients"):
+        one, two, three = st.columns(3)
         with one:
             optimizer = _choice("Optimizer", [USUAL, *(each.name for each in OPTIMIZERS)], USUAL, "optimizer")
         with two:
             execution = _choice("Kernels", EXECUTIONS, "sdpa", "execution")
+        with three:
+            gradients = _choice("Gradients", [OF_RECIPE, *GRADIENT_DTYPES], OF_RECIPE, "gradients")
         spread = degrees("training")
     return {
         "recipe": recipe,
+        "gradient_dtype": None if gradients == OF_RECIPE else gradients,
         "optimizer": None if optimizer == USUAL else optimizer,
         "execution": execution,
         "checkpointing": checkpointing,

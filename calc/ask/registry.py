@@ -14,6 +14,7 @@ _SPREAD = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "sequence_parallel", "stag
 OF_TRAINING = (
     "document",
     "recipe",
+    "gradient_dtype",
     "optimizer",
     "offload",
     "offload_fraction",

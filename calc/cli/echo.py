@@ -17,6 +17,7 @@ FORMATS = {"weights": "dtype", "cache": "cache_dtype", "state": "state_dtype"}
 WORDED = {
     "document": "documents of {:,} tokens",
     "expert_tp": "experts in {}",
+    "gradient_dtype": "gradients in {}",
     "optimizer": "{}",
     "checkpointing": "{} checkpointing",
     "recompute": "{} again",
@@ -71,6 +72,7 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if run.trains:
         found = {} if run.expert_tp is None else {"expert_tp": run.expert_tp}
+        found |= {} if run.gradient_dtype is None else {"gradient_dtype": run.gradient_dtype}
         found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
         if run.recompute:
             found["recompute"] = ", ".join(run.recompute)

@@ -58,7 +58,7 @@ class Launches:
             seq=self.seq,
             sequences=row["batch_tokens"] // self.seq,
             recipes=launcher(self.tool.launcher).recipes,
-            words={"stack": self.tool.stack},
+            words=self.tool.words,
             model=model.spec.name,
             place=self.cluster.name,
             launched=self.tool.launcher,

@@ -40,7 +40,7 @@ from calc.spec.clusters import load_cluster
     "--global-batch", type=plan_words.GlobalBatch(), help="Tokens of a step, or 512seq.  [default: of --from]"
 )
 @of_run(
-    *("seq", "stack", "execution", "optimizer"),
+    *("seq", "stack", "execution", "optimizer", "gradient_dtype"),
     words={"execution": ("eager", "sdpa", "compiled")},
     own_length=plan_words.refuse_own_length,
 )
@@ -164,7 +164,7 @@ def _with_stack(given: dict[str, Any]) -> dict[str, Any]:
     words = dict(given["words"])
     if given["written"] is None:
         return words
-    own = tool(given["written"]).stack
-    if words.get("stack", own) != own:
-        raise Refused("--stack", f"{own}, whose plans {given['written']} launches", words["stack"])
-    return words | {"stack": own}
+    its = tool(given["written"])
+    if words.get("stack", its.stack) != its.stack:
+        raise Refused("--stack", f"{its.stack}, whose plans {its.name} launches", words["stack"])
+    return {**its.words, **words}

@@ -8,6 +8,7 @@ from typing import Any
 
 from calc.cli.plan_words import fixed, recipes
 from calc.cli.plan_words import sequences as sequences_said
+from calc.cli.run_options import flags_of
 from calc.cli.run_options import given as said
 from calc.errors import Refused
 from calc.output.notes import remark
@@ -51,7 +52,7 @@ def with_file(given: Mapping[str, Any], read: Read) -> dict[str, Any]:
         _differ("--dtype", recipe, read.words.get("recipe"))
     for name in OF_ALL:
         if said(name):
-            _differ(f"--{name}", words[name], read.words.get(name))
+            _differ(flags_of(name)[0], words[name], read.words.get(name))
     for name, value in fixed(given["fix"]).items():
         _differ(f"--fix {name}", value, read.words.get(name))
     return {**given, "words": words, "gpus": gpus, "global_batch": batch}

@@ -40,6 +40,7 @@ FIELDS = (
     "document",
     "dtype",
     "recipe",
+    "gradient_dtype",
     "cache_dtype",
     "optimizer",
     "offload",
@@ -71,8 +72,8 @@ FIELDS = (
 )
 """What a time depends on."""
 IN_TRAINING = (
-    *("recipe", "optimizer", "offload", "offload_fraction", "zero", "micro_batches", "interleave", "schedule", "shard"),
-    *("stack", "mtp"),
+    *("recipe", "gradient_dtype", "optimizer", "offload", "offload_fraction", "zero", "micro_batches", "interleave"),
+    *("schedule", "shard", "stack", "mtp"),
 )
 WAITS = 0.5
 """Part of a time that waits for launches, from which on it is said what another execution takes."""

@@ -37,6 +37,7 @@ DEFAULTS = {
     "source_seq": "what the encoder is made for, or --seq",
     "image": "the model's own",
     "document": "the whole sequence",
+    "gradient_dtype": "the recipe's",
     "cache_dtype": "that of activations",
     "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
     "frozen": "the recipe's",

@@ -10,7 +10,6 @@ from calc.memory.condition import Condition
 from calc.sizes import Size, is_exactly
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.spec.run.precision import recipe
 from calc.spec.stack import load_stack, stack_names
 from calc.spec.traced import Traced
 
@@ -46,7 +45,7 @@ def of_optimizer_on_host(run: Run) -> Iterator[Condition]:
         raise Refused(
             "optimizer", "adamw with --offload optimizer: what others keep there is not described", run.optimizer
         )
-    how = recipe(run.recipe)
+    how = run.precision
     if (how.master or how.weights) != "fp32":
         raise Refused("recipe", "one that updates weights in fp32 with --offload optimizer", run.recipe)
     if run.stack is None:

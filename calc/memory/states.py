@@ -14,7 +14,7 @@ from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.spec.run.precision import Optimizer, Recipe, optimizer, recipe
+from calc.spec.run.precision import Optimizer, Recipe, optimizer
 from calc.trace.op import Weight
 from calc.trace.part import Leaf, Place
 
@@ -24,8 +24,9 @@ class States:
     """Bytes on one rank.
 
     weights, gradients, optimizer: what it keeps; the optimizer's are moments and master weights. update: temporaries of
-    the optimizer's step. elements, trained: parameters of the rank before ZeRO divides them; those of routed experts
-        among them are `expert_elements` and `expert_trained`.
+    the optimizer's step, a wider copy of its gradients among them (`Run.widens`).
+    elements, trained: parameters of the rank before ZeRO divides them; those of routed experts among them are
+        `expert_elements` and `expert_trained`.
     open: with ZeRO-3, gathered weights that stay gathered from forward to backward: of all that stands outside layers
         (FSDP's root unit, which PyTorch's FSDP2 never divides again after forward), and in a pipeline those of all
         layers, as torchtitan sets it, lest each micro-batch gathers them anew. unit: of one layer, where those go.
@@ -108,7 +109,7 @@ def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None
 
 def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
     """What one stage holds. rows: every weight, and the elements of one copy on a tensor-parallel rank."""
-    how, steps = recipe(run.recipe), optimizer(run.usual_optimizer)
+    how, steps = run.precision, optimizer(run.usual_optimizer)
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense
@@ -141,7 +142,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         master, wide = 0 if how.master is None else _bytes(how.master), _bytes(how.master or how.weights)
         here = _here(own, run.offloaded)
         state = state + here * master + steps.state_bytes(here, 8 * wide)
-        update = update + here * steps.update
+        update = update + here * (steps.update + run.widens * wide * (1 - run.divides(3)))
         if run.offloaded:
             host = host + 2 * wide * (own - here) + steps.state_bytes(own - here, 8 * wide)
             pinned = pinned + 2 * wide * (own - here)
@@ -151,7 +152,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     pipeline = run.pp > 1 if is_array(run.pp) else not is_exactly(run.pp, 1)
     layer, layer_trained = largest(units.layers.values()), largest(units.layers_trained.values())
     gathered = _bytes(how.gathered or how.weights)
-    reduced = gathered + _bytes(how.gradients)
+    summed = _bytes(how.summed)
+    reduced = gathered + summed
     following = 0 if units.single else layer
     return States(
         weights=weights,
@@ -166,8 +168,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         unit=either(pipeline, 0, gathers * gathered * layer),
         following=either(pipeline, 0, gathers * gathered * following),
         buffer=gathers * gathered * maximum(units.root, layer + following),
-        waiting=either(pipeline, gradients + divides * (trained * _bytes(how.gradients) - gradients), gradients),
-        root_gradients=units.root_trained * _bytes(how.gradients),
+        waiting=either(pipeline, gradients + divides * (trained * summed - gradients), gradients),
+        root_gradients=units.root_trained * (_bytes(how.gradients) + divides * (summed - _bytes(how.gradients))),
         reduced=divides * layer_trained * reduced,
         root_reduced=divides * units.root_trained * reduced,
         layer_gradients=(1 - divides) * layer_trained * _bytes(how.gradients),

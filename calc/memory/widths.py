@@ -12,7 +12,6 @@ from calc.sizes import Size, is_exactly, quotient
 from calc.spec import ModelSpec
 from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
-from calc.spec.run.precision import recipe
 
 TRAINED = {"weights": "b_weights", "gradients": "b_gradients"}
 SERVED = {"weights": "b_dtype", "logits": "b_act", "kv_cache": "b_cache"}
@@ -25,7 +24,7 @@ def total_widths(run: Run) -> dict[str, int]:
     Left out are weights in a quantized format, an engine's pages, and what ZeRO gathers or reduces beside a rank's own.
     """
     if run.mode == "training":
-        how = recipe(run.recipe)
+        how = run.precision
         formats = {} if run.frozen or not is_exactly(run.divides(2), 0) else {"b_weights": how.weights}
         formats |= {"b_gradients": how.gradients} if formats else {}
     else:

@@ -89,6 +89,7 @@ class Stack(Node):
     are one kernel. attention: what runs it, by the names of [attention.backends] of calc/data/priors.toml.
     accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves, in buffers
         that are there before the first goes back.
+    widens: whether the optimizer steps with copies of narrow gradients that are as wide as what it updates.
     joins: whether products that read the same (queries, keys and values; gate and up) are one.
     weighs_activation: whether routers' weights multiply what experts' activations give, so that results are not kept.
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
@@ -108,6 +109,7 @@ class Stack(Node):
     compiled: bool = True
     attention: str = ""
     accumulates: bool = False
+    widens: bool = False
     joins: bool = False
     weighs_activation: bool = False
     once_a_rank: bool = False

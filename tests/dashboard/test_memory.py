@@ -15,7 +15,15 @@ from tests.dashboard.test_model import charts, rows
 
 PLANS = [
     {"model": "llama-3-8b"},
-    {"model": "llama-3-70b", "dp": "64", "zero": "3", "checkpointing": "full", "recipe": "bf16-zero", "tp": "8"},
+    {
+        "model": "llama-3-70b",
+        "dp": "64",
+        "zero": "3",
+        "checkpointing": "full",
+        "recipe": "bf16-zero",
+        "tp": "8",
+        "gradients": "fp32",
+    },
     {"model": "mixtral-8x7b", "pp": "4", "ep": "8", "dp": "8", "optimizer": "adamw-8bit", "gpu": "h200"},
     {"model": "gpt2", "execution": "eager", "batch": "8"},
     {"model": "llama-3-8b", "mode": "inference", "dtype": "int8", "cache": "fp8", "batch": "16", "seq": "8192"},

@@ -53,7 +53,7 @@ def asked_of(name: str, **more: Any) -> Question:
     usual["recipes"] = {"deepspeed": ("bf16-zero",), "megatron-core": ("bf16-master",), "nemo": ("bf16-master",)}.get(
         name, ("bf16-fsdp",)
     )
-    words = {"stack": own.stack}
+    words = own.words
     return Question(
         spec, load_cluster("dgx-h100"), (16,), 4096, 64, words=words, launched=own.launcher, **(usual | more)
     )
@@ -386,7 +386,7 @@ def test_torchtitan_is_told_no_experts_that_tensor_ranks_cut() -> None:
         4096,
         64,
         recipes=("bf16-fsdp",),
-        words={"stack": own.stack},
+        words=own.words,
         launched="pytorch",
         fixed={"tp": 2, "ep": 4, "expert_tp": 2},
     )

@@ -145,14 +145,25 @@ def test_formats_and_optimizers_that_a_file_says() -> None:
     """What a file says of moments and gradients is read or refused, whichever tool it is of."""
     nemo = tool("nemo").read
     assert nemo(f"{NEMO} trainer.plugins.grad_reduce_in_fp32=False", "plan").words["recipe"] == "bf16-zero"
-    for refused in ("optim.config.exp_avg_dtype=torch.bfloat16", "trainer.strategy.fsdp=megatron"):
-        with pytest.raises(Refused, match=refused.partition("=")[0].replace(".", r"\.")):
+    both = "trainer.plugins.grad_reduce_in_fp32=False trainer.plugins.fp8=hybrid"
+    read = nemo(f"{NEMO} {both}", "plan").words
+    assert (read["recipe"], read["gradient_dtype"]) == ("fp8", "bf16")
+    moments = [f"optim.config.{name}_dtype=torch.bfloat16" for name in ("exp_avg", "exp_avg_sq")]
+    aware = "optim.config.use_precision_aware_optimizer=True"
+    assert nemo(f"{NEMO} {' '.join([*moments, aware])}", "plan").words["optimizer"] == "adamw-bf16"
+    alone = moments[0], " ".join(moments), f"{aware} optim.config.main_grads_dtype=torch.bfloat16"
+    for refused in (*alone, "trainer.plugins.fp8_params=True", "trainer.strategy.fsdp=megatron"):
+        named = refused.removeprefix(aware).strip()
+        with pytest.raises(Refused, match=named.partition("=")[0].replace(".", r"\.")):
             nemo(f"{NEMO} {refused}", "plan")
     for its, ours in (({"type": "Adam"}, None), ({"type": "Lion"}, "lion"),
                       ({"type": "AdamW", "params": {"torch_adam": True}}, "adamw-foreach")):  # fmt: skip
         assert tool("deepspeed").read(deepspeed(optimizer=its), "ds.json").words.get("optimizer") == ours
     with pytest.raises(Refused, match="optimizer: type: expected one of adam, adamw, lion"):
         tool("deepspeed").read(deepspeed(optimizer={"type": "OneBitAdam"}), "ds.json")
+    for more in ({"communication_data_type": "fp32"}, {"data_types": {"grad_accum_dtype": "fp32"}}):
+        with pytest.raises(Refused, match="communication_data_type and grad_accum_dtype: expected fp32 or bf16, both"):
+            tool("deepspeed").read(deepspeed(**more), "ds.json")
     with pytest.raises(Refused, match="bf16_optimizer_states: expected false"):
         tool("deepspeed").read(deepspeed(bf16={"enabled": True, "bf16_optimizer_states": True}), "ds.json")
 

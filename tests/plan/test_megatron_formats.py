@@ -16,7 +16,7 @@ from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
 from calc.spec.clusters import load_cluster
-from calc.spec.run.precision import OPTIMIZER_BY_NAME
+from calc.spec.run.precision import GRADIENT_DTYPES, OPTIMIZER_BY_NAME, summed_in
 
 START = "torchrun pretrain_gpt.py --micro-batch-size 1 --global-batch-size 16 --use-distributed-optimizer --bf16"
 NARROW = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"
@@ -70,7 +70,7 @@ def test_what_was_written_is_read_again(flags: str) -> None:
         ("--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "fp32 without --use-precision-aware-optimizer"),
         ("--use-precision-aware-optimizer --main-grads-dtype bf16", "--main-grads-dtype: expected fp32"),
         ("--use-precision-aware-optimizer --main-params-dtype fp16", "--main-params-dtype: expected fp32"),
-        ("--fp8-format hybrid --grad-reduce-in-bf16", "--grad-reduce-in-bf16: expected none beside --fp8-format"),
+        ("--fp8-format hybrid --fp8-param-gather", "--fp8-param-gather: expected none: what weights kept and gathered"),
     ],
 )
 def test_formats_that_are_not_described_are_refused(flags: str, field: str) -> None:
@@ -88,6 +88,31 @@ def test_formats_that_a_file_does_not_say_are_not_written(name: str) -> None:
             tool(name).write(Launch(ASKED, run.changed(recipe=recipe)))
 
 
+SUMMED = {"accelerate": ("bf16",), "torchtitan": ("fp32",)}
+"""Tool -> formats of gradients that its files can say, where they are not both."""
+
+
+@pytest.mark.parametrize("recipe", [0, -1])
+@pytest.mark.parametrize("summed", GRADIENT_DTYPES)
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_formats_of_gradients_are_written_and_read_or_refused(name: str, summed: str, recipe: int) -> None:
+    own = tool(name)
+    asked = replace(ASKED, recipes=(own.recipes[recipe],), words={**own.words, "gradient_dtype": summed})
+    run = plan_of(asked, {"recipe": own.recipes[recipe], "zero": 3 if own.stack == "fsdp2" else 1, "dp": 8}).run
+    if summed not in SUMMED.get(name, GRADIENT_DTYPES):
+        with pytest.raises(Refused, match="gradient_dtype: expected one of "):
+            own.check(asked)
+        with pytest.raises(Refused, match="gradient_dtype: expected one of "):
+            own.write(Launch(asked, run))
+        return
+    own.check(asked)
+    read = own.read(own.write(Launch(asked, run)), "plan")
+    assert read.unread == ()
+    its = summed_in(read.words["recipe"], read.words.get("gradient_dtype"))
+    for part in ("weights", "gradients", "summed", "master", "inputs"):
+        assert getattr(its, part) == getattr(run.precision, part)
+
+
 SAID = {
     "accelerate": None,
     "deepspeed": {"adamw", "adamw-foreach", "lion"},
@@ -103,7 +128,7 @@ SAID = {
 def test_optimizers_are_written_and_read_or_refused(name: str) -> None:
     """What a file does not say it leaves to the program, which is told."""
     own = tool(name)
-    asked = replace(ASKED, recipes=own.recipes[:1], words={"stack": own.stack})
+    asked = replace(ASKED, recipes=own.recipes[:1], words=own.words)
     run = plan_of(asked, {"recipe": own.recipes[0], "zero": 3 if own.stack == "fsdp2" else 1, "dp": 8}).run
     for optimizer in OPTIMIZER_BY_NAME:
         saying = replace(asked, words={**asked.words, "optimizer": optimizer})

@@ -27,7 +27,7 @@ EXAMPLES = 6
 @cache
 def asked_of(name: str, model: str) -> Question:
     own = tool(name)
-    spec, cluster, words = calc.load_model(model), load_cluster("dgx-h100"), {"stack": own.stack}
+    spec, cluster, words = calc.load_model(model), load_cluster("dgx-h100"), own.words
     return Question(spec, cluster, (GPUS,), 4096, 96, own.recipes, words=words, launched=own.launcher)
 
 

@@ -77,6 +77,7 @@ def _read(text: str, where: str) -> Read:
     reshards = fsdp.get("fsdp_reshard_after_forward", True)
     checkpointing = "full" if fsdp.get("fsdp_activation_checkpointing") else "none"
     words = {"zero": 3 if reshards else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}
+    words["gradient_dtype"] = "bf16"
     unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "fsdp_config", FSDP))
     return Read(words, None, whole(found, "num_processes", where), unread)
 
@@ -93,4 +94,5 @@ ACCELERATE = Tool(
     _read,
     NAMES,
     leaves=("seq", "batch", "micro_batches", "optimizer"),
+    gradients=("bf16",),  # whatever mixed_precision says, ranks sum in (src/accelerate/utils/dataclasses.py)
 )

@@ -9,6 +9,7 @@ from calc.errors import Refused
 from calc.plan.export.launch import Launch, Read, Tool, one_of, unread_within, whole
 from calc.plan.launchers import launcher
 from calc.reading.files import parse_json
+from calc.spec.run.precision import GRADIENT_DTYPES
 
 KNOWN = (
     "train_batch_size",
@@ -18,17 +19,22 @@ KNOWN = (
     "zero_optimization",
     "activation_checkpointing",
     "optimizer",
+    "communication_data_type",
+    "data_types",
 )
 OPTIMIZERS = {"adamw": "AdamW", "adamw-foreach": "AdamW", "lion": "Lion"}
 """Optimizer -> its type, where DeepSpeed has one; torch_adam is PyTorch's own, with its temporaries."""
 NARROW = ("bf16_master_weights_and_grads", "bf16_optimizer_states")
 """Of bf16: formats in which no recipe here has a copy of the weights and moments."""
 
+USUAL, KEPT = "bf16", "grad_accum_dtype"
+"""In which gradients are summed where nothing is said, and what says of those that are kept."""
 ZERO = ("stage", "overlap_comm", "contiguous_gradients", "reduce_scatter", "offload_optimizer", "offload_param")
 CHECKPOINTS = ("partition_activations", "cpu_checkpointing")
 
 
 def _write(launch: Launch) -> str:
+    """Errors: Refused for gradients wider than weights without ZeRO, which DeepSpeed refuses."""
     run = launch.run
     document: dict[str, Any] = {
         "train_batch_size": launch.question.sequences,
@@ -42,6 +48,10 @@ def _write(launch: Launch) -> str:
             "reduce_scatter": True,
         },
     }
+    if (summed := run.precision.summed) != USUAL:
+        if run.zero == 0:
+            raise Refused("zero", f"1 or more with gradients in {summed}, in DeepSpeed's files", run.zero)
+        document |= {"communication_data_type": summed, "data_types": {KEPT: summed}}
     # Without a learning rate, which is the program's to say: DeepSpeed takes an optimizer that it is given before this.
     if "optimizer" in launch.question.words:
         params = {"params": {"torch_adam": True}} if run.optimizer == "adamw-foreach" else {}
@@ -77,7 +87,7 @@ def _read(text: str, where: str) -> Read:
         "zero": whole(zero, "stage", where, 0, least=0),
         "recipe": "bf16-zero",
     }
-    words |= _checkpointing(found, where) | _optimizer(found, where)
+    words |= _checkpointing(found, where) | _optimizer(found, where) | _gradients(found, words["zero"], where)
     sequences = whole(found, "train_batch_size", where)
     if sequences is not None and sequences % each:
         raise Refused(
@@ -85,6 +95,7 @@ def _read(text: str, where: str) -> Read:
         )
     unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "zero_optimization", ZERO))
     unread += unread_within(found, "activation_checkpointing", CHECKPOINTS)
+    unread += unread_within(found, "data_types", (KEPT,))
     unread += unread_within(found, "bf16", ("enabled", *NARROW))
     return Read(words, sequences, None if sequences is None else sequences // each, unread, each=each)
 
@@ -101,6 +112,23 @@ def _optimizer(found: dict[str, Any], where: str) -> dict[str, Any]:
     if name == "adamw" and its.get("params", {}).get("torch_adam"):
         name = "adamw-foreach"
     return {} if name == "adamw" else {"optimizer": name}
+
+
+def _gradients(found: dict[str, Any], zero: int, where: str) -> dict[str, str]:
+    """The format in which gradients are summed, between ranks and over micro-batches. Errors: Refused where these are
+    two, which is not described, and for another than the weights' without ZeRO, which DeepSpeed refuses."""
+    types = found.get("data_types", {})
+    if not isinstance(types, dict):
+        raise Refused(f"{where}: data_types", "an object", types)
+    names = "communication_data_type", KEPT
+    sent, kept = (str(each.get(name) or USUAL).lower() for each, name in zip((found, types), names, strict=True))
+    if sent != kept or kept not in GRADIENT_DTYPES:
+        raise Refused(f"{where}: communication_data_type and {KEPT}", "fp32 or bf16, both", f"{sent} and {kept}")
+    if kept == USUAL:
+        return {}
+    if not zero:
+        raise Refused(f"{where}: {KEPT}", f"{USUAL} without ZeRO", kept)
+    return {"gradient_dtype": kept}
 
 
 def _checkpointing(found: dict[str, Any], where: str) -> dict[str, Any]:
@@ -132,4 +160,5 @@ DEEPSPEED = Tool(
     NAMES,
     tuple(OPTIMIZERS),
     ("seq", "optimizer"),
+    gradients=(USUAL, "fp32"),
 )

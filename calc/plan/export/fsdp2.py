@@ -23,16 +23,18 @@ MICRO_BATCHES = {micro_batches}
 RESHARD_AFTER_FORWARD = {reshard}
 CHECKPOINTING = "{checkpointing}"
 OPTIMIZER = "{optimizer}"
+REDUCE = "{reduce}"
 
 
 def spread(model, layers, device="cuda"):
     """Shard every layer, and then what is left of the model."""
     mesh = init_device_mesh(device, (GPUS,))
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=getattr(torch, REDUCE))
     for layer in layers:{wrapped}
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=RESHARD_AFTER_FORWARD)
     return fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=RESHARD_AFTER_FORWARD)
 '''
+TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 WRAPPING = "from torch.distributed._composable import checkpoint\n"
 SOURCE = launcher("fsdp2").source
 
@@ -49,6 +51,7 @@ def _write(launch: Launch) -> str:
         reshard=run.zero == 3,
         checkpointing=run.checkpointing,
         optimizer=run.usual_optimizer,
+        reduce=TORCH_NAMES[run.precision.summed],
         wrapped="\n        checkpoint(layer)" if full else "",
     )
 
@@ -65,6 +68,9 @@ def _read(text: str, where: str) -> Read:
     optimizers = {name: name for name in optimizer_names()}
     if (optimizer := one_of(found, "OPTIMIZER", optimizers, "adamw", where)) != "adamw":
         words["optimizer"] = optimizer
+    known = {torch: name for name, torch in TORCH_NAMES.items()}
+    if (summed := one_of(found, "REDUCE", known, "float32", where)) != "fp32":
+        words["gradient_dtype"] = summed
     if "SEQUENCE" in found:
         words["seq"] = whole(found, "SEQUENCE", where)
     return Read(words, batch * steps * gpus, gpus, ())
@@ -85,4 +91,15 @@ def _constants(text: str, where: str) -> dict[str, Any]:
     }
 
 
-FSDP2 = Tool("fsdp2", "PyTorch 2.6", SOURCE, "fsdp2", "fsdp2-alone", ("bf16-fsdp",), _write, _read, ())
+FSDP2 = Tool(
+    "fsdp2",
+    "PyTorch 2.6",
+    SOURCE,
+    "fsdp2",
+    "fsdp2-alone",
+    ("bf16-fsdp",),
+    _write,
+    _read,
+    (),
+    gradients=tuple(TORCH_NAMES),
+)

@@ -10,6 +10,7 @@ from calc.errors import Refused
 from calc.plan.layouts import Layout
 from calc.plan.question import Question
 from calc.spec.run import MODULES, Run
+from calc.spec.run.precision import summed_in
 from calc.units import parse_tokens
 
 CORE = "core_attn"
@@ -75,7 +76,8 @@ class Tool(NamedTuple):
     launch, by the names of calc/data/launchers.toml. recipes: formats that its files say. text_of: a plan's file.
     known: names of the settings that are read of its files. optimizers: those that its files can say; None: any, or
     none where `leaves` has it. leaves: fields of a Run that its files leave to the user's program. further: whether
-    they speak of modules that predict further tokens."""
+    they speak of modules that predict further tokens. gradients: formats in which its files say that gradients are
+    summed; of one alone they say nothing, whatever is asked."""
 
     name: str
     version: str
@@ -89,12 +91,21 @@ class Tool(NamedTuple):
     optimizers: tuple[str, ...] | None = None
     leaves: tuple[str, ...] = ()
     further: bool = False
+    gradients: tuple[str, ...] = ("fp32",)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What holds of every plan of its files, by the names of a Run's fields."""
+        usual = self.gradients[0] == summed_in(self.recipes[0], None).summed
+        return {"stack": self.stack} | ({} if usual else {"gradient_dtype": self.gradients[0]})
 
     def check(self, question: Question) -> None:
         """Errors: Refused for what is asked of all plans and no file of this tool can say."""
         recipe = question.fixed.get("recipe")
         for each in question.recipes if recipe is None else (recipe,):
             self._has_words("recipe", each, self.recipes)
+            formats = summed_in(each, question.words.get("gradient_dtype"))
+            self._has_words("gradient_dtype", formats.summed, self.gradients)
         if (optimizer := question.words.get("optimizer")) is not None:
             self._has_words("optimizer", optimizer, self.optimizers)
         self._has_modules(bool(question.words.get("mtp")))
@@ -103,6 +114,7 @@ class Tool(NamedTuple):
         """A plan's file. Errors: Refused for number formats and other settings that it has no words for."""
         run = launch.run
         self._has_words("recipe", run.recipe, self.recipes)
+        self._has_words("gradient_dtype", run.precision.summed, self.gradients)
         self._has_words("optimizer", run.usual_optimizer, self.optimizers)
         self._has_modules(bool(run.mtp) and launch.question.spec.mtp is not None)
         return self.text_of(launch)

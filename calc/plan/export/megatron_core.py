@@ -34,6 +34,7 @@ from calc.plan.export.megatron_formats import (
 )
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
+from calc.spec.run.precision import GRADIENT_DTYPES
 
 SIZES = {
     "--tensor-model-parallel-size": "tp",
@@ -58,7 +59,12 @@ PIECES = "--expert-tensor-parallel-size"
 WAITING = "--cpu-offloading-num-layers"
 MODULES = "--recompute-modules"
 SCALING = "--fp8-recipe"
-NOT_DESCRIBED = ("--fine-grained-activation-offloading", "--cpu-offloading-weights")
+NOT_DESCRIBED = {
+    "--fine-grained-activation-offloading": "what it keeps on the host",
+    "--cpu-offloading-weights": "what it keeps on the host",
+    "--fp8-param-gather": "what weights kept and gathered in fp8 take",
+}
+"""Flag -> what of it is not described."""
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
@@ -114,11 +120,9 @@ def _read(text: str, where: str) -> Read:
     if words["checkpointing"] == "selective":
         words |= modules_read(values_of(text, MODULES) if MODULES in found else None, f"{where}: {MODULES}")
         check_scaling(words, found.get(SCALING), f"{where}: {SCALING}")
-    for flag in NOT_DESCRIBED:
+    for flag, what in NOT_DESCRIBED.items():
         if flag in found:
-            raise Refused(
-                f"{where}: {flag}", "none: what it keeps on the host is not described", found[flag] or "given"
-            )
+            raise Refused(f"{where}: {flag}", f"none: {what} is not described", found[flag] or "given")
     words |= _offload(found, where)
     if words["tp"] > 1 and "--sequence-parallel" not in found:
         words["sequence_parallel"] = False
@@ -215,4 +219,5 @@ MEGATRON_CORE = Tool(
     NAMES,
     tuple(OPTIMIZERS.values()),
     further=True,
+    gradients=GRADIENT_DTYPES,
 )

@@ -34,7 +34,7 @@ def format_options(run: Run) -> Iterator[tuple[str, Any]]:
         raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
     yield AWARE, narrow or run.offload == "optimizer"
     yield from ((flag, "bf16" if narrow else None) for flag in MOMENTS)
-    yield NARROW_GRADIENTS, run.recipe == "bf16-zero"
+    yield NARROW_GRADIENTS, run.precision.summed == "bf16"
 
 
 def read_formats(found: Mapping[str, str], recipe: str, where: str) -> dict[str, str]:
@@ -52,11 +52,14 @@ def read_formats(found: Mapping[str, str], recipe: str, where: str) -> dict[str,
         raise Refused(f"{where}: {MOMENTS[0]}", expected, first if first == second else f"{first} and {second}")
     if first != "fp32" and (AWARE not in found or "--use-distributed-optimizer" not in found):
         raise Refused(f"{where}: {MOMENTS[0]}", f"fp32 without {AWARE} and --use-distributed-optimizer", first)
-    if NARROW_GRADIENTS in found:
-        if recipe != "bf16-master":
-            raise Refused(f"{where}: {NARROW_GRADIENTS}", "none beside --fp8-format: no recipe has both", "given")
-        recipe = "bf16-zero"
-    return {"recipe": recipe} | ({} if first == "fp32" else {"optimizer": OPTIMIZERS[first]})
+    return narrowed(recipe, NARROW_GRADIENTS in found) | ({} if first == "fp32" else {"optimizer": OPTIMIZERS[first]})
+
+
+def narrowed(recipe: str, narrow: bool) -> dict[str, str]:
+    """The words of a recipe whose gradients are summed in bf16, where they are: of 16 bits it has a name of its own."""
+    if not narrow:
+        return {"recipe": recipe}
+    return {"recipe": "bf16-zero"} if recipe == "bf16-master" else {"recipe": recipe, "gradient_dtype": "bf16"}
 
 
 def scaling(run: Run) -> str | None:

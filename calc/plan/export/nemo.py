@@ -21,9 +21,10 @@ from calc.plan.export.launch import (
     recomputed,
     whole,
 )
-from calc.plan.export.megatron_formats import check_scaling, scaling
+from calc.plan.export.megatron_formats import OPTIMIZERS, check_scaling, narrowed, scaling
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
+from calc.spec.run.precision import GRADIENT_DTYPES
 
 STRATEGY = "trainer.strategy"
 SIZES = {
@@ -48,13 +49,20 @@ STAGES = StageWords(
 REPLACED = tuple(f"model.config.{name.removeprefix(f'{STRATEGY}.')}" for name in STAGES[:5])
 """The same of the model's own configuration, in whose place MegatronStrategy puts what it says, or its defaults."""
 MODULES = "model.config.recompute_modules"
-NOT_DESCRIBED = ("model.config.cpu_offloading", "model.config.fine_grained_activation_offloading")
+NOT_DESCRIBED = {
+    "model.config.cpu_offloading": "what it keeps on the host",
+    "model.config.fine_grained_activation_offloading": "what it keeps on the host",
+    "trainer.plugins.fp8_params": "what weights kept and gathered in fp8 take",
+}
+"""Setting -> what of it is not described."""
 FP8 = "trainer.plugins.fp8"
 SCALING = "trainer.plugins.fp8_recipe"
 WIDE_GRADIENTS = "trainer.plugins.grad_reduce_in_fp32"
 OPTIMIZER = "optim.config."
 DISTRIBUTED = f"{OPTIMIZER}use_distributed_optimizer"
-FORMATS = tuple(f"{OPTIMIZER}{name}_dtype" for name in ("exp_avg", "exp_avg_sq", "main_grads", "main_params"))
+MOMENTS = tuple(f"{OPTIMIZER}{name}_dtype" for name in ("exp_avg", "exp_avg_sq"))
+OTHERS = tuple(f"{OPTIMIZER}{name}_dtype" for name in ("main_grads", "main_params"))
+AWARE = f"{OPTIMIZER}use_precision_aware_optimizer"
 FSDP = f"{STRATEGY}.fsdp"
 READ = (
     PIECES,
@@ -64,8 +72,9 @@ READ = (
     SCALING,
     WIDE_GRADIENTS,
     DISTRIBUTED,
-    f"{OPTIMIZER}use_precision_aware_optimizer",
-    *FORMATS,
+    AWARE,
+    *MOMENTS,
+    *OTHERS,
     FSDP,
     f"{STRATEGY}.sequence_parallel",
     f"{STRATEGY}.ddp.use_distributed_optimizer",
@@ -99,7 +108,7 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield FP8, "hybrid" if run.recipe == "fp8" else None
     if (how := scaling(run)) is not None:
         yield SCALING, how
-    yield WIDE_GRADIENTS, run.recipe != "bf16-zero"
+    yield WIDE_GRADIENTS, run.precision.summed == "fp32"
     if run.checkpointing != "none" or run.recompute:
         yield "model.config.recompute_granularity", granularity(run)
     if (modules := modules_written(run)) is not None:
@@ -144,10 +153,10 @@ def _read(text: str, where: str) -> Read:
         named = found.get(MODULES, "None").strip("[]()\"' ")
         modules = None if named == "None" else [each for each in re.split(r"[\"', ]+", named) if each]
         words |= modules_read(modules, f"{where}: {MODULES}")
-    for name in NOT_DESCRIBED:
+    for name, what in NOT_DESCRIBED.items():
         if one_of(found, name, TRUTH, "False", where):
-            raise Refused(f"{where}: {name}", "False: what it keeps on the host is not described", "True")
-    words["recipe"] = _recipe(found, where)
+            raise Refused(f"{where}: {name}", f"False: {what} is not described", "True")
+    words |= _formats(found, words["zero"], where)
     check_scaling(words, found.get(SCALING), f"{where}: {SCALING}")
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
     gpus = None if nodes is None or each is None else nodes * each
@@ -174,17 +183,28 @@ def _zero(found: Mapping[str, str], where: str) -> int:
     return int(one_of({DISTRIBUTED: usual, **found}, DISTRIBUTED, TRUTH, "True", where))
 
 
-def _recipe(found: Mapping[str, str], where: str) -> str:
-    """Errors: Refused for formats that no recipe here has."""
-    for name in FORMATS:
-        if found.get(name, "torch.float32").removeprefix("torch.") not in ("float32", "float", "fp32"):
-            raise Refused(f"{where}: {name}", "torch.float32: moments in other formats are not read", found[name])
+def _formats(found: Mapping[str, str], zero: int, where: str) -> dict[str, str]:
+    """Recipe and optimizer. Errors: Refused for formats that none here has, and for moments in bf16 without what they
+    ask for, a precision-aware optimizer that ranks divide."""
+    for name in OTHERS:
+        if _plain(found, name) != "fp32":
+            raise Refused(f"{where}: {name}", "torch.float32: what others hold is not described", found[name])
+    first, second = (_plain(found, name) for name in MOMENTS)
+    if first != second or first not in OPTIMIZERS:
+        expected = f"torch.float32 or torch.bfloat16, as {MOMENTS[1]}"
+        raise Refused(f"{where}: {MOMENTS[0]}", expected, first if first == second else f"{first} and {second}")
+    if first != "fp32" and not (zero and one_of(found, AWARE, TRUTH, "False", where)):
+        raise Refused(f"{where}: {MOMENTS[0]}", f"torch.float32 without {AWARE} and {DISTRIBUTED}", found[MOMENTS[0]])
     fp8 = one_of(found, FP8, {"": False, "hybrid": True}, "", where)
-    if one_of(found, WIDE_GRADIENTS, TRUTH, "True", where):
-        return "fp8" if fp8 else "bf16-master"
-    if fp8:
-        raise Refused(f"{where}: {WIDE_GRADIENTS}", f"True beside {FP8}: no recipe has both", "False")
-    return "bf16-zero"
+    narrow = not one_of(found, WIDE_GRADIENTS, TRUTH, "True", where)
+    moments = {} if first == "fp32" else {"optimizer": OPTIMIZERS[first]}
+    return narrowed("fp8" if fp8 else "bf16-master", narrow) | moments
+
+
+def _plain(found: Mapping[str, str], name: str) -> str:
+    """A number format by its name here, or as it is said; fp32 where nothing is said."""
+    said = found.get(name, "torch.float32").removeprefix("torch.")
+    return {"float32": "fp32", "float": "fp32", "bfloat16": "bf16"}.get(said, said)
 
 
 NAMES = (*SIZES, *STAGES[:-1], *REPLACED, *READ, *NOT_DESCRIBED)
@@ -200,4 +220,5 @@ NEMO = Tool(
     NAMES,
     optimizers=("adamw",),  # its command line takes no torch.dtype, of which moments in bf16 would be
     further=True,
+    gradients=GRADIENT_DTYPES,
 )

@@ -55,6 +55,8 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         """For a general recipe, or none, that which the stack has in its place: here, for whoever asks what."""
         if self.stack is not None:
             object.__setattr__(self, "recipe", self.stack.recipe(self.recipe))
+        if self.gradient_dtype is not None and self.mode == "training":
+            _ = self.precision  # which the recipe may refuse
         return self
 
     @model_validator(mode="after")
@@ -93,6 +95,15 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         from calc.spec.run.precision import usual_optimizer  # most runs train nothing
 
         return self.optimizer or usual_optimizer(self.recipe)
+
+    @property
+    def widens(self) -> bool:
+        """Whether the optimizer's step makes a copy of gradients as wide as what it updates: Megatron-Core's but for
+        its precision-aware one, which moments in bf16 and weights that the host updates ask for."""
+        how, stack = self.precision, self.stack
+        if stack is None or not stack.widens or how.master is None or how.gradients == how.master:
+            return False
+        return self.usual_optimizer != "adamw-bf16" and self.offload != "optimizer"
 
     @property
     def absorbs(self) -> bool:

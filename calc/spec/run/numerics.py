@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc.dtypes import CACHE_DTYPES, weight_dtype
 from calc.spec.run.node import RunNode, Word
+
+if TYPE_CHECKING:
+    from calc.spec.run.precision import Recipe
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -15,6 +18,13 @@ def recipe_names() -> tuple[str, ...]:
     from calc.spec.run.precision import RECIPE_BY_NAME  # most runs name none
 
     return tuple(RECIPE_BY_NAME)
+
+
+def gradient_formats() -> tuple[str, ...]:
+    """The formats in which gradients may be summed."""
+    from calc.spec.run.precision import GRADIENT_DTYPES
+
+    return GRADIENT_DTYPES
 
 
 def _weights(value: Any, info: ValidationInfo) -> str:
@@ -39,6 +49,9 @@ class Numerics(RunNode):
     recipe: Annotated[str, PlainValidator(Word(recipe_names))] = Field(
         default="bf16-mixed", description="Training: number formats of weights, gradients and activations."
     )
+    gradient_dtype: Annotated[str | None, PlainValidator(Word(gradient_formats, open=True))] = Field(
+        default=None, description="Training: format in which gradients are summed."
+    )
     cache_dtype: Annotated[str | None, PlainValidator(Word(lambda: CACHE_DTYPES, open=True))] = Field(
         default=None, description="Inference: format of keys and values."
     )
@@ -48,3 +61,10 @@ class Numerics(RunNode):
     frozen: Annotated[str | None, PlainValidator(_frozen)] = Field(
         default=None, description="Training beside an adapter: format of frozen weights, as nf4:g64."
     )
+
+    @property
+    def precision(self) -> Recipe:
+        """The recipe, with gradients in the format that was said. Errors: Refused for one that it does not go with."""
+        from calc.spec.run.precision import summed_in  # most runs train nothing
+
+        return summed_in(self.recipe, self.gradient_dtype)

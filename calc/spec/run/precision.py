@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from calc.checks import word
@@ -16,8 +17,9 @@ class Recipe:
     """Number formats of one way to train.
 
     weights: of the weights that are kept, and gathered: of those a layer computes with, where the two differ.
-    gradients: that are summed over micro-batches. master: of a second, wider copy of the weights beside the optimizer;
-    None where there is none. compute: of activations. autocast: torch.autocast casts, operation by operation.
+    gradients: that are kept, and summed over micro-batches; reduced: in which ranks sum them, where each casts its part
+    back, None for `gradients`. master: of a second, wider copy of the weights beside the optimizer; None where there is
+    none. compute: of activations. autocast: torch.autocast casts, operation by operation.
     inputs: what matrices' inputs are kept in, None for `compute`. products: what products of weights are computed in,
     None for `inputs` or `compute`; wgrad: those for the gradients of weights, None for as all others.
     """
@@ -34,6 +36,12 @@ class Recipe:
     inputs: str | None = None
     products: str | None = None
     wgrad: str | None = None
+    reduced: str | None = None
+
+    @property
+    def summed(self) -> str:
+        """The format in which ranks sum gradients."""
+        return self.reduced or self.gradients
 
 
 RECIPES = (
@@ -184,6 +192,8 @@ OPTIMIZERS = (
     ),
     Optimizer("lion", "one moment", "Chen et al. 2023 (arXiv:2302.06675)", 1, 32),
 )
+GRADIENT_DTYPES = ("fp32", "bf16")
+"""Formats in which stacks sum gradients."""
 RECIPE_BY_NAME = {recipe.name: recipe for recipe in RECIPES}
 OPTIMIZER_BY_NAME = {optimizer.name: optimizer for optimizer in OPTIMIZERS}
 
@@ -192,6 +202,28 @@ def recipe(name: str) -> Recipe:
     """The recipe called `name`. Errors: Refused, with the known names."""
     word("recipe", name, tuple(RECIPE_BY_NAME))
     return RECIPE_BY_NAME[name]
+
+
+@lru_cache(maxsize=64)
+def summed_in(name: str, dtype: str | None) -> Recipe:
+    """The recipe called `name`, its gradients summed in `dtype`; None: as the recipe has it.
+
+    Beside a wider copy of the weights, one buffer is what micro-batches and ranks are summed in (Megatron-Core's
+    main_grad; DeepSpeed's grad_accum_dtype and communication_data_type together). Where layers are gathered narrower
+    than weights are kept, it is what ranks sum in, and each casts its part back (FSDP2's reduce_dtype).
+    Errors: Refused for an unknown recipe, and for another format than the recipe's where PyTorch makes gradients as
+    wide as weights.
+    """
+    how = recipe(name)
+    if dtype is None or dtype == how.summed:
+        return how
+    if how.gathered is not None:
+        return replace(how, reduced=dtype)
+    if how.master is not None:
+        return replace(how, gradients=dtype)
+    others = [each.name for each in RECIPES if each.gathered is not None or each.master is not None]
+    expected = f"{how.summed} beside the recipe {name}, whose gradients are as wide as weights; or one of the recipes "
+    raise Refused("gradient_dtype", expected + ", ".join(others), dtype)
 
 
 def recipe_for(words: Mapping[str, Any], field: str = "dtype") -> dict[str, Any]:

@@ -136,7 +136,8 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     steps through what ZeRO leaves of the rank's parameters.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
-    wider copy of the weights where there is one. What the host updates is left out (`calc.time.step.offloaded`).
+    wider copy of the weights where there is one. A wider copy of gradients that it steps with (`Run.widens`) is written
+    before, and read in their place. What the host updates is left out (`calc.time.step.offloaded`).
     Sizes may be arrays; what some rows do without is called 0 times.
     """
     formats = number_formats(run)
@@ -155,7 +156,8 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
         return
     stepped = stepped_parameters(run, held) * (1 - float(run.offloaded))
     updated = how.master or how.weights
-    moved = stepped * (2 * width_of(updated) + width_of(how.gradients))
+    copied = 2 * width_of(updated) * run.widens * (1 - at_least(run.zero, 3))
+    moved = stepped * (2 * width_of(updated) + width_of(how.gradients) + copied)
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from calc.dtypes import CACHE_DTYPES, Quantized, weight_dtype
 from calc.spec.run import Run
-from calc.spec.run.precision import Recipe, recipe
+from calc.spec.run.precision import Recipe, summed_in
 from calc.time.kernels.kernel import width_of
 
 
@@ -40,14 +40,15 @@ class NumberFormats:
 
 def number_formats(run: Run) -> NumberFormats:
     """The formats that the recipe stands for in training, and the format of the weights in all other phases."""
-    return _named(run.recipe if run.trains else None, run.dtype, run.cache_dtype)
+    return _named(run.recipe if run.trains else None, run.gradient_dtype, run.dtype, run.cache_dtype)
 
 
 @lru_cache(maxsize=64)
-def _named(training: str | None, dtype: str, cache: str | None) -> NumberFormats:
-    """training: the recipe of training, None otherwise."""
+def _named(training: str | None, gradients: str | None, dtype: str, cache: str | None) -> NumberFormats:
+    """training: the recipe of training, None otherwise. gradients: the format in which they are summed, where that is
+    said."""
     if training is not None:
-        how = recipe(training)
+        how = summed_in(training, gradients)
         compute = how.products or ("fp8" if how.inputs == "fp8" else how.compute)
         stream = how.weights if how.autocast else how.compute
         return NumberFormats(compute, stream, how.weights, how.gradients, how.compute, how)

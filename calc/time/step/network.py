@@ -113,7 +113,7 @@ def _tied(spec: ModelSpec, run: Run, stage: Stage, stride: Size, links: Links) -
     shared = run.mtp or (spec.head is not None and spec.head.tied)
     if how is None or not shared or run.schedule == "dualpipe":
         return
-    size = table_elements(spec) / run.tp * width_of(how.gradients)
+    size = table_elements(spec) / run.tp * width_of(how.summed)
     calls = at_least(run.pp, 2) * maximum(stage.first * 1, stage.last * 1)
     yield Message(
         send("data of the table", "data", "all_reduce", size, 2, calls, links, run, stride, stride * run.pp),
@@ -175,7 +175,7 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
     for name, (elements, trained), expert in (("data", dense, False), ("data of experts", experts, True)):
         ranks, sharers = run.replicas(expert), run.sharers(expert)
         stride = run.expert_pieces * run.ep if expert else run.tp
-        gradients = trained * width_of(how.gradients)
+        gradients = trained * width_of(how.summed)
         width = width_of(how.gathered or how.weights)
         # Before ZeRO-3 no rank lacks weights but those that another has just updated.
         weights, updated = elements * width, trained * width

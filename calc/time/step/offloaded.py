@@ -8,7 +8,6 @@ from calc.errors import Refused
 from calc.sizes import Size, maximum
 from calc.spec.hardware import Device
 from calc.spec.run import Run
-from calc.spec.run.precision import recipe
 from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import ADAMW_COPIES, width_of
 
@@ -44,7 +43,7 @@ def offloaded_seconds(run: Run, device: Device | None, stepped: Size) -> Offload
     if device is None or device.host is None:
         found = None if device is None else device.name
         raise Refused("gpu", "with --offload optimizer one whose link to the host is known", found)
-    how = recipe(run.recipe)
+    how = run.precision
     wide = width_of(how.master or how.weights)
     away = stepped * float(run.offloaded)
     crossing = wide * away / (its.link * device.host.value / 2)

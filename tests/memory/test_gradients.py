@@ -1,0 +1,70 @@
+"""Gradients summed in another format than the recipe's: a rank's bytes against PyTorch's own tensors and arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import calc
+from calc.errors import Refused
+from calc.memory.training import TrainingRank, ranks
+from calc.spec.run import Run
+
+GPT2 = calc.load_model("gpt2")
+N = int(calc.estimate(GPT2, "params").value)
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+WIDTHS = {"fp32": 4, "bf16": 2}
+
+
+def rank(**words: Any) -> TrainingRank:
+    run = Run(phase="training", seq=64, execution="sdpa", **words)
+    (only,) = ranks(GPT2, run.load(), run)
+    return only
+
+
+@pytest.mark.parametrize("format", DTYPES)
+def test_the_step_of_megatron_s_optimizer_holds_what_torch_does(format: str) -> None:
+    """Weights in bf16, one buffer of gradients, and a copy of both in fp32 that AdamW steps with: of a buffer in fp32
+    `.float()` copies nothing (megatron/core/optimizer/optimizer.py, _copy_model_grads_to_main_grads)."""
+    elements = 1000
+    weights, buffer = torch.ones(elements, dtype=torch.bfloat16), torch.ones(elements, dtype=DTYPES[format])
+    master = torch.nn.Parameter(weights.float())
+    master.grad = buffer.float()
+    adamw = torch.optim.AdamW([master])
+    adamw.step()
+    moments = [each for each in adamw.state[master].values() if each.numel() == elements]
+    held = {each.untyped_storage().data_ptr(): each for each in (weights, buffer, master, master.grad, *moments)}
+    each = sum(tensor.untyped_storage().nbytes() for tensor in held.values()) / elements
+    found = rank(stack="megatron-core", gradient_dtype=format).timeline["optimizer step"]
+    assert found == each * N
+    assert found == (2 + WIDTHS[format] + 4 + 8 + 4 * (format == "bf16")) * N
+
+
+@pytest.mark.parametrize("format", DTYPES)
+@pytest.mark.parametrize("zero", [1, 2])
+def test_one_buffer_is_what_micro_batches_and_ranks_are_summed_in(format: str, zero: int) -> None:
+    """Megatron-Core's and DeepSpeed's: each rank's whole gradients, or from ZeRO-2 on its part."""
+    for stack, recipe in (("megatron-core", "fp8"), ("deepspeed", "bf16-zero")):
+        own = rank(stack=stack, recipe=recipe, dp=8, zero=zero, gradient_dtype=format).states
+        assert own.gradients == WIDTHS[format] * (N if zero == 1 else N / 8)
+
+
+def test_what_fsdp2_keeps_is_as_wide_as_weights() -> None:
+    """reduce_dtype is of what ranks send, and each casts its part to the format of the weights; a pipeline that sums
+    before it sends sums in that format."""
+    for pp in (1, 2):
+        run = Run(phase="training", seq=64, dp=8, pp=pp, zero=2, recipe="bf16-fsdp")
+        wide, narrow = (ranks(GPT2, each.load(), each)[0].states for each in (run, run.changed(gradient_dtype="bf16")))
+        assert wide.gradients == narrow.gradients
+        assert wide.reduced == pytest.approx(narrow.reduced * (2 + 4) / (2 + 2))
+        assert wide.waiting == narrow.waiting * (pp if pp > 1 else 1)
+
+
+@pytest.mark.parametrize("recipe", ["fp32", "bf16-mixed", "fp16-mixed"])
+def test_gradients_that_autograd_makes_are_as_wide_as_weights(recipe: str) -> None:
+    with pytest.raises(Refused, match=f"gradient_dtype: expected fp32 beside the recipe {recipe}"):
+        Run(phase="training", recipe=recipe, gradient_dtype="bf16")
+    with pytest.raises(Refused, match="gradient_dtype: expected bf16 beside the recipe bf16"):
+        Run(phase="training", recipe="bf16", gradient_dtype="fp32")
