@@ -21,6 +21,8 @@ LARGEST = 16
 """Sequences of a micro-batch, `tp` and `cp`, at most, so that every row is searched in seconds; of mixtures of experts,
 which take longer, `bounds` are narrower. No best plan was found beyond them."""
 SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
+OF_ALL = ("stack", "execution", "optimizer", "mtp", "gradient_dtype")
+"""Words of a row that hold of every plan it is compared with."""
 STATED = ("checkpointing", "recompute", "expert_tp")
 """Words of a plan that some rows say."""
 
@@ -57,7 +59,7 @@ def question_of(row: TrainingRow) -> Question:
     gpus = words.pop("gpus", None) or math.prod(words.get(name, 1) for name in ("dp", "tp", "pp", "cp"))
     ranks = math.prod(words.get(name, 1) for name in ("tp", "pp", "cp"))
     sequences = gpus // ranks * words.get("batch", 1) * words["micro_batches"]
-    own = {name: words[name] for name in ("stack", "execution", "optimizer", "mtp") if name in words}
+    own = {name: words[name] for name in OF_ALL if name in words}
     cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
     experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
     bounds = {"batch": 8, "tp": 2, "cp": 4} if experts else dict.fromkeys(("batch", "tp", "cp"), LARGEST)

@@ -15,19 +15,21 @@ FORMATS = {"": "FP8", "FP8-CS": "FP8", "FP8-CS (FP8-MX)": "FP8", "FP8-MX": "MXFP
 
 
 class Recipe(NamedTuple):
-    """recompute: modules that are computed again. sets: what else it sets, as the file says."""
+    """recompute: modules that are computed again. sets: what else it sets, as the file says. gradients: the format in
+    which they are summed."""
 
-    recompute: tuple[str, ...] = ()
-    sets: tuple[str, ...] = ()
+    recompute: tuple[str, ...]
+    sets: tuple[str, ...]
+    gradients: str
 
 
 @cache
 def _recipes() -> dict[tuple[str, str, str, str], Recipe]:
-    found = {}
-    for model, systems in tomllib.loads(RECIPES.read_text())["recipes"].items():
+    found, read = {}, tomllib.loads(RECIPES.read_text())
+    for model, systems in read["recipes"].items():
         for system, recipes in systems.items():
             for each in recipes:
-                recipe = Recipe(tuple(each.get("recompute", ())), tuple(each.get("sets", ())))
+                recipe = Recipe(tuple(each.get("recompute", ())), tuple(each.get("sets", ())), read["gradients"])
                 found |= {(model, system, each["precision"], release): recipe for release in each["releases"]}
     return found
 

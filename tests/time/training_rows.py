@@ -225,6 +225,7 @@ def _bridge() -> Iterator[TrainingRow]:
             micro_batches=int(row["gbs"]) // (batch * dp),
             seq=seq,
             recipe=recipe,
+            gradient_dtype=None if said is None else said.gradients,
             zero=3 if _first(row["fsdp"]) > 1 else 1,
             mtp=True if spec.mtp is not None and "w/o MTP" not in row["model"] else None,
             checkpointing=None if said is None else "none",
