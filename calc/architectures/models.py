@@ -7,6 +7,8 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -99,7 +101,8 @@ def from_toml(text: str, where: str, name: str, tying: Tying = "transformers") -
     """
     table = parse_toml(text, where)
     if "config" in table:
-        return from_config(_inner(table, "config", where), name, tying)
+        with _led_by(where):
+            return from_config(_inner(table, "config", where), name, tying)
     if "model" in table:
         table = _inner(table, "model", where)
     try:
@@ -110,7 +113,9 @@ def from_toml(text: str, where: str, name: str, tying: Tying = "transformers") -
         if "layers" in table:
             spec = ModelSpec.model_validate_json(document)
         else:
-            spec = Shorthand.model_validate_json(document).expand()
+            short = Shorthand.model_validate_json(document)
+            with _led_by(where):
+                spec = short.expand()
     except ValidationError as error:
         raise refuse(error, where) from None
     return spec if "name" in table else spec.model_copy(update={"name": name})
@@ -132,14 +137,20 @@ def _from_file(path: Path, tying: Tying) -> ModelSpec:
     name = _name_of(path)
     if path.suffix == ".toml":
         return from_toml(text, str(path), name, tying)
-    try:
+    with _led_by(str(path)):
         return from_config(parse_json(text, str(path)), name, tying)
+
+
+@contextmanager
+def _led_by(where: str) -> Iterator[None]:
+    """What is refused within is led by the file that holds it, which the commands that it names are given."""
+    try:
+        yield
     except Refused as refusal:
-        if refusal.field.startswith(str(path)):
+        if refusal.field.startswith(where):
             raise
-        # The command that is named there can be pasted.
-        expected = refusal.expected.replace(" MODEL ", f" {shlex.quote(str(path))} ")
-        raise Refused(f"{path}: {refusal.field}", expected, refusal.found) from None
+        expected = refusal.expected.replace(" MODEL ", f" {shlex.quote(where)} ")  # to be pasted
+        raise Refused(f"{where}: {refusal.field}", expected, refusal.found) from None
 
 
 def _not_found(text: str) -> Refused:

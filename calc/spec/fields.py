@@ -81,7 +81,9 @@ def refuse(error: ValidationError, where: str = "") -> Refused:
         field = f"{where}: {field}"
     cause = fault.get("ctx", {}).get("error")
     if isinstance(cause, Refused):
-        return cause
+        # A file's reader looks for the place; a config's importer has named what its reader wrote already.
+        place = ".".join([*map(str, fault["loc"]), cause.field])
+        return Refused(f"{where}: {place}", cause.expected, cause.found) if where else cause
     found = "nothing" if fault["type"] == "missing" else show(fault["input"])
     message = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     expected = {"missing": "a value", "extra_forbidden": "no such field"}.get(fault["type"], message)

@@ -102,6 +102,8 @@ def described(layer: str, head: str = "") -> str:
             "n_kv_heads: expected a divisor",
         ),
         ("d_model = 8\nn_layers = 1\nn_heads = 4\nvocab_size = 1", "max_seq_len: expected the rows"),
+        (described("mixer = { n_heads = 2, n_kv_heads = 3 }"), "x.toml: layers.0.mixer.attention.n_kv_heads: expected"),
+        ("[config]\nmodel_type = 'gpt2'\nn_head = 0", "n_head: expected a whole number"),
         ("d_model =", "expected TOML"),
         ("config = 3", "config: expected a table, found 3"),
         ("x = " + "[" * 5000 + "]" * 5000, "too deep"),
@@ -129,6 +131,7 @@ def test_refused_toml(text: str, message: str) -> None:
     with pytest.raises(calc.Refused) as refusal:
         from_toml(text, "x.toml", "x")
     assert message in str(refusal.value)
+    assert str(refusal.value).startswith("x.toml: ")  # of several files, the one that holds it
     assert "\n" not in str(refusal.value)
 
 

@@ -101,7 +101,7 @@ def test_a_misspelt_field_is_said_before_the_one_that_it_leaves_out() -> None:
     ],
 )
 def test_what_does_not_fit_together_is_refused(kind: Any, fields: dict[str, Any], said: str) -> None:
-    assert refused(kind, **fields).startswith(said)
+    assert refused(kind, **fields).startswith(f"here: {said}")
 
 
 def alone(name: str) -> LayerGroup:
@@ -133,7 +133,7 @@ def layer(name: str, **more: Any) -> LayerGroup:
             {"layers": (layer("a").model_copy(update={"placement": "post"}),), "embedding": Embedding(wide=True)},
             "embedding.wide: expected false, unless norms stand before the blocks alone",
         ),
-        ({"layers": ()}, "here: layers: expected "),
+        ({"layers": ()}, "layers: expected "),
         ({"layers": (latents("a", kv="earlier"),)}, "kv: expected a layer before it with latents of its own"),
         (
             {"layers": (latents("a"), latents("b", kv="earlier", position="none", d_rope=None))},
@@ -148,7 +148,7 @@ def layer(name: str, **more: Any) -> LayerGroup:
 )
 def test_layers_that_no_model_can_have_are_refused(fields: dict[str, Any], said: str) -> None:
     known = {"d_model": 12, "vocab_size": 50, "embedding": Embedding()}
-    assert refused(ModelSpec, **known | fields).startswith(said)
+    assert refused(ModelSpec, **known | fields).startswith(f"here: {said}")
 
 
 def test_a_description_cannot_be_changed() -> None:
