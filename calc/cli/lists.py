@@ -51,7 +51,7 @@ def models(families: bool, fmt: str) -> None:
         total = sum_of(parameters(spec))
         records.append({"model": name, "title": preset_title(name), "family": spec.family, "params": total})
     rows = [(r["model"], r["title"], r["family"], f"{r['params']:,}") for r in records]
-    emit(records, [Table(("model", "title", "family", "parameters"), rows)], fmt)
+    emit(records, [Table(("model", "title", "family", "parameters"), rows, whole="model")], fmt)
 
 
 @click.command(short_help="The quantities that explain and solve take.")

@@ -117,11 +117,14 @@ def prediction_tables(
         for point in shown
     ]
     left = len(points) - len(shown)
-    note = f"the {len(shown)} longest; --by-op lists {left} more" if left else ""
+    remarks = [f"the {len(shown)} longest; --by-op lists {left} more"] if left else []
+    if any(point.share * it.seconds < 0.99 * point.seconds for point in shown):
+        remarks.append("a share below what its time comes to: the rest of that time is hidden behind computing")
+    below = "\n".join(remarks)
     return [
         Table(("", ""), rows, title),
         Table(("component", "time", "share"), shares),
-        Table(("op", "time", "share", "FLOP/B", "rate", "bandwidth", "bound"), ops, "", note, dotted="op"),
+        Table(("op", "time", "share", "FLOP/B", "rate", "bandwidth", "bound"), ops, "", below, dotted="op"),
     ]
 
 

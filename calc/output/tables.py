@@ -72,7 +72,10 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    # Beside whole numbers no power of ten; the tenth says that it is none of them.
+    return f"{value:,.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:,.6g}"
 
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> None:

@@ -55,6 +55,13 @@ def test_params_by_path(run: Run) -> None:
     assert len(rows) == 2 + 12 * 12 + 2
 
 
+def test_no_power_of_ten_beside_whole_numbers(run: Run) -> None:
+    words = ("flops", "whisper-large-v3", "--source-seq", "3000")
+    record = json.loads(run(*words, "--json")[1])
+    assert record["per_token"] % 1 > 0  # frames and tokens differ in number
+    assert f"{record['per_token']:,.1f}" in run(*words)[1]
+
+
 @pytest.mark.parametrize("phase", ["forward", "training", "decode"])
 def test_flops_json(run: Run, phase: str) -> None:
     length = "--context" if phase == "decode" else "--seq"

@@ -165,3 +165,12 @@ def test_intervals_say_where_they_were_not_checked(run: Run) -> None:
     for gpus, said in ((512, False), (1024, True)):
         notes = json.loads(run("predict", "gpt2", *words, "--gpus", str(gpus))[1])["notes"]
         assert any("too few published steps" in note for note in notes) == said
+
+
+def test_a_share_that_is_not_its_time_is_explained(run: Run) -> None:
+    """ZeRO-3 gathers weights behind computing: such a row has more seconds than its share comes to."""
+    words = ("predict", "gpt2", "--phase", "training", "--gpu", "h100-sxm", "--batch", "16", "--by-op")
+    for more, hidden in (((), False), (("--dp", "8", "--zero", "3", "--network", "50GB"), True)):
+        (record,) = map(json.loads, run(*words, *more, "--json")[1].splitlines())
+        assert any(op["share"] * record["seconds"] < 0.9 * op["seconds"] for op in record["ops"]) == hidden
+        assert ("hidden behind computing" in run(*words, *more)[1]) == hidden
