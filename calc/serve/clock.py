@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from calc.serve.rank import Rank
-from calc.serve.step import Rates, StepLoad, bound, longer, step_time, waiting_of
+from calc.serve.step import Rates, StepLoad, bound, longer, one_batch, step_time, waiting_of
 from calc.serve.work import lengths
 
 
@@ -39,20 +40,21 @@ class Piece:
 class Plain(NamedTuple):
     """A step without prompts of so many sequences, but for what depends on their contexts: seconds of the device
     without attention, of the host for the step, and of the host for its sequences while the device works. own:
-    sequences of one rank of attention."""
+    sequences of one rank of attention. batch: those of them that one stage of a pipeline works on."""
 
     device: float
     host: float
     waiting: float
     own: float
+    batch: float
 
 
 class StepClock:
     """Seconds of steps of one server. drafted: tokens that each sequence runs a step, where something guesses ahead.
-    plain: what is the same of steps of as many sequences."""
+    budget: tokens that one batch of a pipeline has at most. plain: what is the same of steps of as many sequences."""
 
-    def __init__(self, rank: Rank, rates: Rates, drafted: float = 1.0) -> None:
-        self.rank, self.rates, self.drafted = rank, rates, drafted
+    def __init__(self, rank: Rank, rates: Rates, drafted: float = 1.0, budget: float = math.inf) -> None:
+        self.rank, self.rates, self.drafted, self.budget = rank, rates, drafted, budget
         self.plain: dict[int, Plain] = {}
         self.cache = Line(rank.decode_bytes.tolist())
         self.decoding = Line(rank.decode_flops.tolist())
@@ -65,9 +67,10 @@ class StepClock:
             return self._plain_seconds(decoding, context)
         ranks = self.rank.dp
         own = max(decoding / ranks, 1.0) if decoding else 0.0
-        tokens, flops, sampled = 0, 0.0, 0
+        tokens, flops, sampled, batches = 0, 0.0, 0, 0
         for piece in pieces:
             tokens += piece.tokens
+            batches += max(math.ceil(piece.tokens / self.budget), 1)
             flops += self.prompts(piece.start + piece.tokens) - self.prompts(piece.start)
             sampled += piece.last
         # Prompts do not divide: a rank that reads one holds up the others.
@@ -80,6 +83,7 @@ class StepClock:
             flops * share,
             own * self.drafted + sampled * share,
             self.drafted,
+            max(batches * share, 1.0),
         )
         return step_time(self.rank, load, self.rates).total
 
@@ -89,9 +93,8 @@ class StepClock:
         found = self.plain.get(decoding)
         if found is None:
             found = self.plain[decoding] = self._plain(decoding)
-        rank, rates, own = self.rank, self.rates, found.own
-        flops, moved = own * self.drafted * self.decoding(context), own * self.cache(context)
-        attention = bound(flops / rank.pp, moved / rank.pp, rates.decoding, rates.cache)
+        flops, moved = found.batch * self.drafted * self.decoding(context), found.batch * self.cache(context)
+        attention = bound(flops, moved, self.rates.decoding, self.rates.cache)
         return found.host + longer(found.device + attention, found.waiting)
 
     def _plain(self, decoding: int) -> Plain:
@@ -99,4 +102,6 @@ class StepClock:
         load = StepLoad(own, 0.0, 0.0, 0.0, 0.0, own * self.drafted, self.drafted)
         parts, waiting = step_time(self.rank, load, self.rates), waiting_of(self.rank, load, self.rates)
         device = parts.total - parts.host
-        return Plain(device, parts.host - (longer(device, waiting) - device), waiting, own)
+        return Plain(
+            device, parts.host - (longer(device, waiting) - device), waiting, own, own * one_batch(own, self.rank.pp)
+        )

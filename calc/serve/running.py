@@ -56,9 +56,10 @@ class Hold:
 class Rules:
     """What a server goes by.
 
-    budget: tokens of a step. running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed:
-    whether prompts share steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted:
-    tokens that a sequence gets in a step. polls: steps of sequences that decode between two looks at who has come.
+    budget: tokens of a step, in which all ranks of attention and all stages of a pipeline have a batch of their own.
+    running: sequences at once. block: tokens of a page. blocks: pages that there are. mixed: whether prompts share
+    steps with sequences that decode. chunked: whether a prompt is read in pieces. accepted: tokens that a sequence gets
+    in a step. polls: steps of sequences that decode between two looks at who has come.
     ahead: whether the next step is laid while one runs, so that who comes meanwhile is let in a step later. admission:
     what is promised to who runs before another is let in. hold: for how long prompts wait for others to be read with.
     """

@@ -145,7 +145,7 @@ class Service:
         """What one server goes by, where sequences have so many tokens in the mean."""
         ranks = self.layout.attention_dp
         return Rules(
-            budget=self.budget * ranks,
+            budget=self.budget * ranks * self.layout.pp,
             running=self.max_running * ranks,
             block=self.engine.block,
             blocks=self._whole_blocks(tokens),
@@ -182,7 +182,7 @@ class Service:
 
     def server(self, tokens: float, shared: Prefixes | None = None) -> Server:
         """A server of that kind, at rest."""
-        clock = StepClock(self.rank, self.rates, self.guessing.tokens + 1.0)
+        clock = StepClock(self.rank, self.rates, self.guessing.tokens + 1.0, self.budget)
         return Server(clock, self.rules(tokens), shared)
 
 

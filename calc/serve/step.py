@@ -5,7 +5,10 @@ All of it is arithmetic: numbers give a number, columns of very many configurati
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
+
+from calc.sizes import maximum, minimum
 
 EXPERTS_LAUNCHED = 8
 """Kernels of a layer of experts: to choose, sort and narrow rows, for both products, between them, and to sum."""
@@ -16,7 +19,8 @@ class StepLoad(NamedTuple):
 
     decodes: sequences that get a token each (with speculation, `tokens` of them). prompt: tokens of prompts.
     cache_bytes, decode_flops: of attention over what the decoding sequences have cached. prompt_flops: of attention of
-    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings.
+    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings. pieces: how many the
+    tokens of prompts are in; one is in one stage of a pipeline at a time. Where nothing is said all stages have some.
     """
 
     decodes: Any
@@ -26,6 +30,7 @@ class StepLoad(NamedTuple):
     prompt_flops: Any
     sampled: Any
     tokens: Any = 1.0
+    pieces: Any = math.inf
 
 
 class Rates(NamedTuple):
@@ -98,7 +103,8 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """The seconds of a step on a rank.
 
     rank: a `calc.serve.rank.Rank`, or columns of such numbers. A pipeline's stages run one after the other, each on
-    1 / pp of the sequences: while one is at work, the others have theirs.
+    1 / pp of the sequences: while one is at work, the others have theirs. A sequence or a piece of a prompt passes all
+    of them one after the other: fewer than there are stages leave some of them idle.
     """
     passes = _passed(rank, load, rates)
     # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
@@ -116,22 +122,29 @@ def waiting_of(rank: Any, load: StepLoad, rates: Rates) -> Any:
 
 def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """The seconds of a pass over the model, and of the host what a device cannot hide."""
-    new = (load.decodes * load.tokens + load.prompt) / rank.pp
+    batch, read = one_batch(load.decodes, rank.pp), minimum(load.pieces, rank.pp)
+    new = load.decodes * load.tokens * batch + load.prompt / read
     everyone = new * rank.dp
     return StepTime(
         matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
         + bound(2 * rank.wide * new, rank.wide_bytes, rates.wide, rates.streaming),
         experts=_experts(rank, everyone, rates),
         head=bound(2 * rank.head * load.sampled / rank.pp, rank.head_bytes, rates.wide, rates.streaming),
-        attention=bound(load.decode_flops / rank.pp, load.cache_bytes / rank.pp, rates.decoding, rates.cache),
-        prompts=load.prompt_flops / rank.pp / rates.prompts,
-        passes=(rank.moved * new + rank.states * load.decodes / rank.pp) / rates.pass_rate
+        attention=bound(load.decode_flops * batch, load.cache_bytes * batch, rates.decoding, rates.cache),
+        prompts=load.prompt_flops / read / rates.prompts,
+        passes=(rank.moved * new + rank.states * load.decodes * batch) / rates.pass_rate
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
         talking=_talking(rank, new, rates),
         host=rates.step + rates.serial * load.decodes,
         drafting=0.0,
     )
+
+
+def one_batch(sequences: Any, stages: Any) -> Any:
+    """The part of so many sequences that a stage of a pipeline works on at a time: one of them where there are fewer
+    than stages."""
+    return maximum(1 / stages, 1 / maximum(sequences, 1.0))
 
 
 def _drafting(rank: Any, load: StepLoad, rates: Rates, device: Any) -> Any:

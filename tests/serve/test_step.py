@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
 from calc.errors import Refused
-from calc.serve.clock import StepClock
+from calc.serve.clock import Piece, StepClock
 from calc.serve.constants import constants
 from calc.serve.expert_kernels import expert_kernels
 from calc.serve.formats import formats, served_format
-from calc.serve.layout import Layout
+from calc.serve.layout import Layout, layout_of
 from calc.serve.rates import rates_of, rests_on
 from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, bound, step_time
@@ -60,6 +60,17 @@ def test_the_clock_s_short_way_is_the_step_s(decoding: int, context: float, engi
     assert clock.seconds(decoding, context) == pytest.approx(
         step_time(service.rank, each, service.rates).total, rel=1e-9
     )
+
+
+def test_stages_do_not_shorten_the_way_of_one_request() -> None:
+    """A lone prompt, or a lone answer, passes all layers one after the other, on however many GPUs they stand; as many
+    prompts as stages pass at once, each in the time of one."""
+    spec, prompt = load_model("llama-3.1-8b"), Piece(0, 4096, True)
+    one, four = (service_of(spec, "h100-sxm", layout_of(spec, pp=n)).server(4096).clock for n in (1, 4))
+    for decoding, context, pieces in ((0, 0.0, [prompt]), (1, 100_000.0, []), (2, 100_000.0, [])):
+        alone, staged = (clock.seconds(decoding, context, pieces) for clock in (one, four))
+        assert (alone if decoding < 2 else one.seconds(1, context)) < staged < 1.02 * alone
+    assert four.seconds(0, 0.0, 4 * [prompt]) == pytest.approx(four.seconds(0, 0.0, [prompt]), rel=1e-3)
 
 
 def test_never_faster_than_the_datasheet() -> None:
