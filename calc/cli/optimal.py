@@ -22,6 +22,7 @@ from calc.optimum.every_law import optimal_all, spread
 from calc.optimum.question import Optimum
 from calc.optimum.shapes import shapes as near
 from calc.output.notes import warn_beyond
+from calc.output.progress import Progress
 from calc.output.tables import emit
 
 
@@ -100,16 +101,19 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     for name in OWN:
         if given.get(name) is not None:
             raise Refused(f"--{name.replace('_', '-')}", "--cluster beside it", given[name])
+    progress = Progress()
     if law == "all":
-        answers = optimal_all(**given)
+        answers = optimal_all(progress, **given)
+        progress.close()
         apart = spread(answers)
         emit([record_of(answer, data) | {"spread": apart} for answer in answers], laws_tables(answers), fmt)
         if chart is not None:
             save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
     else:
-        answer = best(law, **given)
+        answer = best(law, progress, **given)
         built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
-        others = _others(given)
+        others = _others(given, progress)
+        progress.close()
         tables = [numbers_table(answer, others), *([shapes_table(built)] if built else []), words_table(answer, data)]
         shown = {"shapes": [shape_record(each) for each in built]} if built else {}
         emit([record_of(answer, data) | {"laws": others} | shown], tables, fmt)
@@ -117,9 +121,9 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
             save(isoflop_chart(law, **given), chart)
 
 
-def _others(given: dict[str, Any]) -> dict[str, dict[str, float]]:
+def _others(given: dict[str, Any], progress: Progress) -> dict[str, dict[str, float]]:
     """How far laws differ on the same question; empty for a loss, whose data differ by law, and of one law alone."""
     if "loss" in given:
         return {}
-    every = optimal_all(**{name: value for name, value in given.items() if name != "shapes"})
+    every = optimal_all(progress, **{name: value for name, value in given.items() if name != "shapes"})
     return spread(every) if sum(isinstance(each, Optimum) for each in every) > 1 else {}

@@ -15,7 +15,7 @@ from calc.laws.parametric import Parametric
 from calc.laws.surface import SurfaceFrontier
 from calc.laws.tao import best_vocabulary
 from calc.laws.uncertainty import Interval
-from calc.optimum.bands import bands, source
+from calc.optimum.bands import Progress, bands, source
 from calc.optimum.budget import Machines, machines
 from calc.optimum.costs import as_fitted, of_family, plain
 from calc.optimum.question import GIVEN, ROUTING, Optimum, OptimumRequest
@@ -23,8 +23,8 @@ from calc.optimum.routing import knows, measures, of_model
 from calc.optimum.search import Problem
 
 
-def optimal(law: str = DEFAULT, **request: Unpack[OptimumRequest]) -> Optimum:
-    """The compute-optimal model that `law` asks for.
+def optimal(law: str = DEFAULT, progress: Progress | None = None, **request: Unpack[OptimumRequest]) -> Optimum:
+    """The compute-optimal model that `law` asks for. progress: told of the draws that intervals are searched in.
 
     Errors: Refused for an unknown law, for a law that does not say what is optimal, unless exactly one of GIVEN is
     there, for numbers that are not above 0, for a loss out of reach, and as `calc.optimum.budget` and `costs`.
@@ -41,13 +41,20 @@ def optimal(law: str = DEFAULT, **request: Unpack[OptimumRequest]) -> Optimum:
     hired = machines(request.get("gpu"), request.get("mfu"), request.get("gpus"), request.get("price"))
     problem = problem_of(entry, request)
     try:
-        return _solved(problem, *_budget(given[0], request, hired), request, hired)
+        return _solved(problem, *_budget(given[0], request, hired), request, hired, progress)
     except (OverflowError, ZeroDivisionError):
         expected = "a number whose optimum is above 0 and below 1e308"
         raise Refused(f"--{given[0].replace('_', '-')}", expected, request[given[0]]) from None
 
 
-def _solved(problem: Problem, name: str, amount: float, request: OptimumRequest, hired: Machines | None) -> Optimum:
+def _solved(
+    problem: Problem,
+    name: str,
+    amount: float,
+    request: OptimumRequest,
+    hired: Machines | None,
+    progress: Progress | None,
+) -> Optimum:
     if name != "compute" and not problem.plain:
         raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
     if name == "loss" and problem.frontier.k is None:
@@ -63,7 +70,7 @@ def _solved(problem: Problem, name: str, amount: float, request: OptimumRequest,
         at, d, others = _best(drawn, c, used, spent)
         return _numbers(drawn, at, d, name if spent or used is None else "") | others
 
-    known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers)
+    known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers, progress)
     return _answer(problem, x, tokens, exact, hired, more, known)
 
 

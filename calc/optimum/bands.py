@@ -13,12 +13,14 @@ from calc.optimum.search import Problem
 
 Numbers = Callable[[Problem], Mapping[str, float | None]]
 """A problem -> numbers by name; infinite or None where a draw has none."""
+Progress = Callable[[str, int, int], None]
+"""Told what is done, how much of it, and of how much."""
 _FEW = 5
 """Every so many draws are taken where each takes a search: a fifth of a thousand tells a band well enough."""
 LEVEL = 0.95
 
 
-def bands(problem: Problem, numbers: Numbers) -> dict[str, Interval]:
+def bands(problem: Problem, numbers: Numbers, progress: Progress | None = None) -> dict[str, Interval]:
     """The middle 95 % of each number over the draws of the law's constants; empty for a law without draws.
 
     A question that a draw cannot answer, such as a loss below its floor, counts as an infinite answer.
@@ -27,9 +29,13 @@ def bands(problem: Problem, numbers: Numbers) -> dict[str, Interval]:
     if not known:
         return {}
     searched = not problem.plain
-    every = islice(known, 0, None, _FEW if searched else 1)
+    every = list(islice(known, 0, None, _FEW if searched else 1))
     problem = replace(problem, costs=problem.costs.tabulated())
-    rows = [_of_draw(replace(problem, constants=constants), numbers) for constants in every]
+    rows = []
+    for done, constants in enumerate(every):
+        if progress is not None:
+            progress(f"draws of {problem.law.name}", done, len(every))
+        rows.append(_of_draw(replace(problem, constants=constants), numbers))
     found: dict[str, Interval] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         column = [math.inf if (value := row.get(name)) is None else value for row in rows]

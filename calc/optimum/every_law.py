@@ -9,10 +9,11 @@ from calc.errors import Refused
 from calc.laws import LAWS, find
 from calc.laws.base import Law
 from calc.optimum.answer import optimal
+from calc.optimum.bands import Progress
 from calc.optimum.question import ROUTING, Optimum, OptimumRequest
 
 
-def optimal_all(**request: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, str]]:
+def optimal_all(progress: Progress | None = None, **request: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, str]]:
     """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
     found: list[Optimum | tuple[Law, str]] = []
     for law in LAWS:
@@ -24,7 +25,7 @@ def optimal_all(**request: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, 
         strange = [name for name in ROUTING if law.routing and name not in law.routing]
         own: Any = {name: value for name, value in request.items() if name not in strange}
         try:
-            found.append(optimal(law.name, **own))
+            found.append(optimal(law.name, progress, **own))
         except Refused as refused:
             found.append((law, str(refused)))
     if all(isinstance(each, tuple) for each in found):

@@ -230,3 +230,9 @@ def test_refusals(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused) as refusal:
         optimal(**asked)
     assert said in str(refusal.value)
+
+
+def test_a_search_of_every_draw_tells_how_far_it_is() -> None:
+    told: list[tuple[str, int, int]] = []
+    optimal("besiroglu", lambda *done: told.append(done), compute=1e22, unique_tokens=1e10)
+    assert [done for _, done, _ in told] == list(range(told[-1][2]))
