@@ -37,7 +37,7 @@ _HOLDS = 0.85
 @click.option("--budget", type=Amount("FLOP"), required=True, help="FLOPs of all experiments together.")
 @click.option("--target", type=Amount("FLOP"), required=True, help="FLOPs of the run that they are to plan.")
 @click.option("--law", default=DEFAULT, show_default=True, help="A law of L(N, D), around whose optima designs lie.")
-@click.option("--noise", type=Positive(), help="Of the loss from run to run, relative. [default: 0.004]")
+@click.option("--noise", type=Positive(), help="Of the loss from run to run, a part of it below 1. [default: 0.004]")
 @click.option("--family", metavar="MODEL", default="gpt2", show_default=True, help="Whose sizes the runs have.")
 @click.option("--seq", type=Length(), default=2048, show_default=True, help="Tokens in a sequence.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the simulation.")
@@ -84,6 +84,8 @@ def experiments(
     entry, form = _surface(law)
     if target <= budget:
         raise Refused("--target", "more FLOP than --budget, which would pay for the run itself", f"{target:.3g}")
+    if noise is not None and noise >= 1:
+        raise Refused("--noise", "less than 1: a part of the loss", f"{noise:g}")
     if out is not None and Path(out).exists():
         raise Refused("--out", "a file that is not there yet", out)
     if launch is None and (cluster, gpus, tool) != (None, None, None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import click
@@ -101,29 +102,28 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
     for name in OWN:
         if given.get(name) is not None:
             raise Refused(f"--{name.replace('_', '-')}", "--cluster beside it", given[name])
-    progress = Progress()
     if law == "all":
-        answers = optimal_all(progress, **given)
-        progress.close()
+        with closing(Progress()) as progress:
+            answers = optimal_all(progress, **given)
         apart = spread(answers)
         emit([record_of(answer, data) | {"spread": apart} for answer in answers], laws_tables(answers), fmt)
         if chart is not None:
             save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
-    else:
+        return
+    with closing(Progress()) as progress:
         answer = best(law, progress, **given)
-        built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
-        others = _others(given, progress)
-        progress.close()
-        tables = [numbers_table(answer, others), *([shapes_table(built)] if built else []), words_table(answer, data)]
-        shown = {"shapes": [shape_record(each) for each in built]} if built else {}
-        emit([record_of(answer, data) | {"laws": others} | shown], tables, fmt)
-        if chart is not None:
-            save(isoflop_chart(law, **given), chart)
+    built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)
+    others = _others(given)
+    tables = [numbers_table(answer, others), *([shapes_table(built)] if built else []), words_table(answer, data)]
+    shown = {"shapes": [shape_record(each) for each in built]} if built else {}
+    emit([record_of(answer, data) | {"laws": others} | shown], tables, fmt)
+    if chart is not None:
+        save(isoflop_chart(law, **given), chart)
 
 
-def _others(given: dict[str, Any], progress: Progress) -> dict[str, dict[str, float]]:
+def _others(given: dict[str, Any]) -> dict[str, dict[str, float]]:
     """How far laws differ on the same question; empty for a loss, whose data differ by law, and of one law alone."""
     if "loss" in given:
         return {}
-    every = optimal_all(progress, **{name: value for name, value in given.items() if name != "shapes"})
+    every = optimal_all(intervals=False, **{name: value for name, value in given.items() if name != "shapes"})
     return spread(every) if sum(isinstance(each, Optimum) for each in every) > 1 else {}

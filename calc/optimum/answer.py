@@ -23,8 +23,13 @@ from calc.optimum.routing import knows, measures, of_model
 from calc.optimum.search import Problem
 
 
-def optimal(law: str = DEFAULT, progress: Progress | None = None, **request: Unpack[OptimumRequest]) -> Optimum:
-    """The compute-optimal model that `law` asks for. progress: told of the draws that intervals are searched in.
+def optimal(
+    law: str = DEFAULT, progress: Progress | None = None, intervals: bool = True, **request: Unpack[OptimumRequest]
+) -> Optimum:
+    """The compute-optimal model that `law` asks for.
+
+    progress: told of the draws that intervals are searched in. intervals: whether they are wanted: with
+    `inference_tokens`, `unique_tokens` or a family every draw takes a search of its own.
 
     Errors: Refused for an unknown law, for a law that does not say what is optimal, unless exactly one of GIVEN is
     there, for numbers that are not above 0, for a loss out of reach, and as `calc.optimum.budget` and `costs`.
@@ -41,7 +46,7 @@ def optimal(law: str = DEFAULT, progress: Progress | None = None, **request: Unp
     hired = machines(request.get("gpu"), request.get("mfu"), request.get("gpus"), request.get("price"))
     problem = problem_of(entry, request)
     try:
-        return _solved(problem, *_budget(given[0], request, hired), request, hired, progress)
+        return _solved(problem, *_budget(given[0], request, hired), request, hired, progress, intervals)
     except (OverflowError, ZeroDivisionError):
         expected = "a number whose optimum is above 0 and below 1e308"
         raise Refused(f"--{given[0].replace('_', '-')}", expected, request[given[0]]) from None
@@ -54,6 +59,7 @@ def _solved(
     request: OptimumRequest,
     hired: Machines | None,
     progress: Progress | None,
+    intervals: bool,
 ) -> Optimum:
     if name != "compute" and not problem.plain:
         raise Refused(f"--{name}", "compute, GPU-days or money beside --family, --unique-tokens or --corpus", amount)
@@ -70,7 +76,10 @@ def _solved(
         at, d, others = _best(drawn, c, used, spent)
         return _numbers(drawn, at, d, name if spent or used is None else "") | others
 
-    known = _intervals(problem, name, amount) if problem.plain and used is None else bands(problem, numbers, progress)
+    known: dict[str, Interval] = {}
+    if intervals:
+        closed = problem.plain and used is None
+        known = _intervals(problem, name, amount) if closed else bands(problem, numbers, progress)
     return _answer(problem, x, tokens, exact, hired, more, known)
 
 

@@ -13,8 +13,13 @@ from calc.optimum.bands import Progress
 from calc.optimum.question import ROUTING, Optimum, OptimumRequest
 
 
-def optimal_all(progress: Progress | None = None, **request: Unpack[OptimumRequest]) -> list[Optimum | tuple[Law, str]]:
-    """The answer of every law that says what is optimal, variants left out; or the law and why it has none."""
+def optimal_all(
+    progress: Progress | None = None, intervals: bool = True, **request: Unpack[OptimumRequest]
+) -> list[Optimum | tuple[Law, str]]:
+    """The answer of every law that says what is optimal, variants left out; or the law and why it has none.
+
+    progress, intervals: as for `optimal`.
+    """
     found: list[Optimum | tuple[Law, str]] = []
     for law in LAWS:
         if (law.frontier is None and law.routed is None) or law.variant_of is not None:
@@ -25,7 +30,7 @@ def optimal_all(progress: Progress | None = None, **request: Unpack[OptimumReque
         strange = [name for name in ROUTING if law.routing and name not in law.routing]
         own: Any = {name: value for name, value in request.items() if name not in strange}
         try:
-            found.append(optimal(law.name, progress, **own))
+            found.append(optimal(law.name, progress, intervals, **own))
         except Refused as refused:
             found.append((law, str(refused)))
     if all(isinstance(each, tuple) for each in found):

@@ -131,7 +131,7 @@ def test_the_runs_are_written_as_fit_reads_them(tmp_path: Path) -> None:
         (["--out", str(out)], "--out: expected a file that is not there yet"),
         (["--law", "porian"], "--law: expected a law of the form E"),
         (["--target", "1e19"], "--target: expected more FLOP than --budget"),
-        (["--noise", "5"], "--noise: expected less, or a larger --budget"),
+        (["--noise", "5"], "--noise: expected less than 1"),
         (["--family", "mixtral-8x7b"], "--family: expected a model whose layers are alike and hold no experts"),
         (["--gpus", "8"], "--launch: expected a folder beside --cluster, --gpus and --as"),
         (["--launch", str(tmp_path / "x"), "--gpus", "8"], "--cluster: expected a value beside --launch"),

@@ -131,11 +131,19 @@ def test_paths_and_shapes_are_those_of_the_module(family: tuple[str, Traced]) ->
     assert sum(torch.Size(shape).numel() for shape in ours.values()) == sum(p.numel() for p in module.parameters())
 
 
-@pytest.mark.parametrize("mode", ["eager fp32", "sdpa bf16", pytest.param("eager bf16", marks=pytest.mark.slow),
-                                  pytest.param("sdpa autocast", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize("mode", ["eager fp32", "sdpa bf16", pytest.param("sdpa autocast", marks=pytest.mark.slow)])
 def test_autograd_keeps_as_many_bytes_as_of_the_model_with_numbers(family: tuple[str, Traced], mode: str) -> None:
     """But for the targets, which the measured pass takes to be the inputs themselves."""
-    name, model = family
+    check_bytes(*family, mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DAILY)
+def test_weights_of_16_bits_in_eager_attention_too(name: str) -> None:
+    check_bytes(name, traced(name), "eager bf16")
+
+
+def check_bytes(name: str, model: Traced, mode: str) -> None:
     load = Load(batch=BATCH, seq=SEQ, source=SEQ if name == "t5" else None)
     found = what_is_saved(model, load, MODES[mode]).everything()
     ours = int(sum(times * each.tensor.bytes for times, each in found))
