@@ -85,7 +85,8 @@ def _spoken(plan: dict[str, Any]) -> str:
     degrees = [f"{plan[name]} {title}" for name, title in DEGREES.items() if plan[name] > 1]
     parts = [f"{' × '.join(degrees)} ranks" if degrees else "one rank"]
     parts += [f"ZeRO {plan['zero']}"] * bool(plan["zero"])
-    parts.append(f"{plan['micro_batches']} micro-batches of {plan['micro_batch']} a rank")
+    batches = "micro-batch" if plan["micro_batches"] == 1 else "micro-batches"
+    parts.append(f"{plan['micro_batches']} {batches} of {plan['micro_batch']} a rank")
     if plan["pp"] > 1:
         parts += ["zero-bubble"] * (plan["schedule"] != "1f1b")
         parts += [f"{plan['interleave']} pieces a stage"] * (plan["interleave"] > 1)
@@ -141,7 +142,8 @@ def _plans(found: dict[str, Any]) -> None:
         {**row, "front": "yes" if row["front"] else "no", "tie": "tie" if row["tie"] else ""} for row in found["plans"]
     ]
     shown = {"seconds": duration, "tokens/s": si, "reserved": binary, "$ a billion tokens": "{:,.0f}".format}
-    frame.table(rows, "best", columns={"MFU": st.column_config.NumberColumn(format="percent")}, shown=shown, height=320)
+    columns = {"MFU": st.column_config.NumberColumn(format="percent"), "seconds": st.column_config.Column("a step")}
+    frame.table(rows, "best", columns=columns, shown=shown, height=320)
     st.caption("tie: the interval of the first does not tell it apart. front: none beats it in memory and in time.")
     ruled = [{"ruled out, as": why, "plans": count} for why, count in found["ruled"]]
     frame.table(ruled, "ruled-out", columns=frame.grouped("plans"), folded="What was ruled out")

@@ -150,7 +150,6 @@ def test_a_step_that_moves_no_weight_is_found(dtype: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("kind", "params"),
     [
-        ("forward", {"model": "tiny-gpt", "seq": 16}),
         ("training", {"model": "tiny-gpt", "seq": 16}),
         ("prefill", {"model": "tiny-gqa", "seq": 16}),
         ("layer", {"model": "tiny-gqa", "seq": 16, "direction": "backward"}),
