@@ -15,12 +15,13 @@ from calc.laws.parametric import Parametric
 from calc.laws.surface import SurfaceFrontier
 from calc.laws.tao import best_vocabulary
 from calc.laws.uncertainty import Interval
-from calc.optimum.bands import Progress, bands, source
+from calc.optimum.bands import bands, source
 from calc.optimum.budget import Machines, machines
 from calc.optimum.costs import as_fitted, of_family, plain
 from calc.optimum.question import GIVEN, ROUTING, Optimum, OptimumRequest
 from calc.optimum.routing import knows, measures, of_model
 from calc.optimum.search import Problem
+from calc.workers.job import Progress
 
 
 def optimal(

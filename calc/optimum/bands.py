@@ -10,11 +10,10 @@ from itertools import islice
 from calc.errors import Refused
 from calc.laws.uncertainty import Interval, drawn, middle
 from calc.optimum.search import Problem
+from calc.workers.job import Progress
 
 Numbers = Callable[[Problem], Mapping[str, float | None]]
 """A problem -> numbers by name; infinite or None where a draw has none."""
-Progress = Callable[[str, int, int], None]
-"""Told what is done, how much of it, and of how much."""
 _FEW = 5
 """Every so many draws are taken where each takes a search: a fifth of a thousand tells a band well enough."""
 LEVEL = 0.95

@@ -9,8 +9,8 @@ from calc.errors import Refused
 from calc.laws import LAWS, find
 from calc.laws.base import Law
 from calc.optimum.answer import optimal
-from calc.optimum.bands import Progress
 from calc.optimum.question import ROUTING, Optimum, OptimumRequest
+from calc.workers.job import Progress
 
 
 def optimal_all(

@@ -76,8 +76,8 @@ def _read(text: str, where: str) -> Read:
         raise Refused(f"{where}: fsdp_offload_params", "false: what FSDP keeps on the host is not described", True)
     reshards = fsdp.get("fsdp_reshard_after_forward", True)
     checkpointing = "full" if fsdp.get("fsdp_activation_checkpointing") else "none"
-    words = {"zero": 3 if reshards else 2, "checkpointing": checkpointing, "recipe": "bf16-fsdp"}
-    words["gradient_dtype"] = "bf16"
+    zero = 3 if reshards else 2
+    words = {"zero": zero, "checkpointing": checkpointing, "recipe": "bf16-fsdp", "gradient_dtype": "bf16"}
     unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "fsdp_config", FSDP))
     return Read(words, None, whole(found, "num_processes", where), unread)
 
