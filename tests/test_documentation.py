@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import calc
 from calc.architectures.families import FAMILIES
@@ -52,16 +53,18 @@ def test_documented_output(document: str, command: str, output: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example_that_runs(command: str) -> None:
-    text = run(f"python -m calc {command} --help").stdout
+def test_every_command_has_help_with_an_example_that_runs(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, which keeps what one example has read and traced for the next."""
+    monkeypatch.chdir(ROOT)
+    text = CliRunner().invoke(cli, [command, "--help"], prog_name="python -m calc", terminal_width=80).stdout
     told = text[text.index("Example") : text.index("\n\n", text.index("Example"))]
     assert max(map(len, told.splitlines())) <= 80, told
-    examples = re.findall(r"^ +(python -m calc .*)$", re.sub(r" \\\n +", " ", told), re.MULTILINE)
+    examples = re.findall(r"^ +python -m calc (.*)$", re.sub(r" \\\n +", " ", told), re.MULTILINE)
     assert examples
     for example in examples:
         if "path/to" not in example:
-            done = run(example)
-            assert done.returncode == 0, done.stderr
+            done = CliRunner().invoke(cli, shlex.split(example), prog_name="python -m calc")
+            assert done.exit_code == 0, (done.stderr, done.exception)
             assert done.stdout
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.dashboard.serving import serving
+from tests.reference import ROOT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -44,16 +44,10 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of results that the server reads and writes."""
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
-def server(results: Path) -> Iterator[str]:
-    """The address of a running dashboard."""
-    with serving(results) as address:
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of a running dashboard that shows the results of this repository: none of its visitors writes any."""
+    with serving(ROOT / "results") as address:
         yield address
 
 

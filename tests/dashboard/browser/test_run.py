@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,25 @@ from playwright.sync_api import expect
 from harness.compare import compare
 from harness.store import scan
 from tests.dashboard.browser.visiting import PHONE, Visitor
+from tests.dashboard.serving import serving
 from tests.harness.short_profile import measure_short_profile
 
 Enter = Callable[..., Visitor]
 MINUTES = 5
 STARTED = re.compile(r"Suite quick: \d+ of \d+ cases|Suite quick: starting")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of results that the server reads and writes."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def server(results: Path) -> Iterator[str]:
+    """A dashboard of those results alone."""
+    with serving(results) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from playwright.sync_api import expect
 from calc import estimate, load_model
 from calc.time import predict
 from calc.units import binary, si
-from dashboard.menu import PAGES, Entry
+from dashboard.menu import PAGES
 from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor
 
 Enter = Callable[..., Visitor]
@@ -128,13 +128,23 @@ def test_charts_and_tables_download(visitor: Enter) -> None:
 
 
 @pytest.mark.slow
-@SIZES
-@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.path)
-def test_every_page_opens_and_fits(visitor: Enter, size: tuple[int, int], entry: Entry) -> None:
-    guest = visitor(size).open(entry.path, model="gpt2")
-    expect(guest.page.get_by_role("heading", level=1)).to_be_visible()
-    width = guest.page.evaluate("document.documentElement.scrollWidth")
-    assert width <= size[0]
+def test_every_page_fits_a_phone_on_a_walk_through_the_menu(visitor: Enter) -> None:
+    guest = visitor(PHONE).open(model="gpt2")
+    for entry in PAGES:
+        if entry != PAGES[0]:
+            guest.go(entry.title)
+        assert guest.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], entry.path
+
+
+@pytest.mark.slow
+def test_a_link_of_the_menu_keeps_the_model_while_the_first_page_is_being_drawn(visitor: Enter) -> None:
+    guest = visitor()
+    guest.page.goto(f"{guest.address}/plan?model=gpt2")
+    guest.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Serve").click()
+    expect(guest.page.get_by_role("heading", level=1, name="Serve")).to_be_visible()
+    guest.settled()
+    assert guest.knobs == {"model": "gpt2"}
+    expect(guest.page.get_by_test_id("stMain").get_by_text("gpt2", exact=True).first).to_be_visible()
 
 
 @pytest.mark.slow

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
-from dashboard.menu import PAGES, Entry
+from dashboard.menu import Entry
 from tests.dashboard.browser.visiting import DESKTOP, PHONE, Visitor
-from tests.reference import ROOT
 
-pytestmark = pytest.mark.slow
 WIDE = (1440, 900)
 WITHIN = {WIDE: 600, PHONE: PHONE[1]}
 """Size of a window -> pixels from its top within which both are to end."""
@@ -36,17 +31,8 @@ PLACES = """(selector) => [...document.querySelectorAll(`[data-testid=stMain] ${
     each => each.getBoundingClientRect()).map(each => ({top: each.top, bottom: each.bottom}))"""
 
 
-@pytest.fixture(scope="module")
-def results() -> Any:
-    """Those of this repository: a page of results shows its picture where there are some."""
-    return ROOT / "results"
-
-
-@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.path)
-def test_answer_and_picture_are_seen_whole_and_figures_two_by_two_on_a_phone(
-    visitor: Callable[..., Visitor], entry: Entry
-) -> None:
-    guest = visitor(WIDE).open(entry.path, model="llama-3-8b")
+def seen_at_once(guest: Visitor, entry: Entry) -> None:
+    """Holds a page that was opened in a window of the size WIDE; leaves it in one of the size DESKTOP."""
     assert guest.page.evaluate(CONTROLS) <= MOST
     levels = guest.page.evaluate(HEADINGS)
     assert levels[0] == 1
@@ -86,15 +72,3 @@ def _rows(guest: Visitor) -> Counter[int]:
 
 def _most_beside(guest: Visitor) -> int:
     return max(_rows(guest).values())
-
-
-def test_a_link_of_the_menu_keeps_the_model_while_the_first_page_is_being_drawn(
-    visitor: Callable[..., Visitor],
-) -> None:
-    guest = visitor(WIDE)
-    guest.page.goto(f"{guest.address}/plan?model=gpt2")
-    guest.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Serve").click()
-    expect(guest.page.get_by_role("heading", level=1, name="Serve")).to_be_visible()
-    guest.settled()
-    assert guest.knobs == {"model": "gpt2"}
-    expect(guest.page.get_by_test_id("stMain").get_by_text("gpt2", exact=True).first).to_be_visible()
