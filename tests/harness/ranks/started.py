@@ -13,6 +13,8 @@ from harness.environment import child_variables
 from tests.reference import ROOT
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
+BRIEFLY = ("-m", "tests.harness.ranks.briefly")
+"""In place of `-m harness`."""
 PATIENCE = 240
 
 

@@ -27,7 +27,8 @@ from harness.environment import child_variables
 from harness.ranks.start import Place, place_of
 from harness.ranks.suites import OPS, RANK_SUITES
 from harness.store import scan
-from tests.harness.ranks.started import files, killed, on_two_nodes, torchrun
+from tests.harness.ranks.briefly import BATCH, SEQ
+from tests.harness.ranks.started import BRIEFLY, files, killed, on_two_nodes, torchrun
 from tests.reference import ROOT
 
 TOLERANCE = 1e-5
@@ -122,7 +123,7 @@ def test_what_ranks_have_no_use_for_is_refused(words: str, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_a_step_is_predicted_from_what_a_rank_computes_and_what_it_tells_the_others(tmp_path: Path) -> None:
-    torchrun("-m", "harness", "run", "--suite", "parallel", "--case", "strategy=ddp", "--results", str(tmp_path))
+    torchrun(*BRIEFLY, "run", "--suite", "parallel", "--case", "strategy=ddp", "--results", str(tmp_path))
     (run,) = scan(tmp_path)[0]
     assert run.forecast is not None
     assert run.measurement is not None
@@ -130,13 +131,13 @@ def test_a_step_is_predicted_from_what_a_rank_computes_and_what_it_tells_the_oth
     assert run.forecast.seconds == pytest.approx(sum(run.forecast.by_component.values()))
     assert run.measurement.error is not None
     assert run.measurement.error <= TOLERANCE
-    assert run.metrics["tokens_per_second"] == pytest.approx(2 * 2 * 256 / run.measurement.seconds, rel=1e-4)
+    assert run.metrics["tokens_per_second"] == pytest.approx(2 * BATCH * SEQ / run.measurement.seconds, rel=1e-4)
 
 
 @pytest.mark.slow
 def test_two_nodes_tell_links_within_from_those_between(tmp_path: Path) -> None:
     """Two agents of torchrun, two ranks each; the card's rate follows from what crosses between them."""
-    asked = ("-m", "harness", "run", "--suite", "collectives", "--case", "*all_gather,nbytes=49152,*")
+    asked = (*BRIEFLY, "run", "--suite", "collectives", "--case", "*all_gather,nbytes=49152,*")
     on_two_nodes(*asked, "--results", str(tmp_path), numbered=True)
     (run,) = scan(tmp_path)[0]
     assert (run.params["ranks"], run.params["near"]) == (4, 2)
