@@ -111,6 +111,10 @@ def families_of(engine: str) -> Families:
 def interval_of(name: str, engine: str) -> tuple[float, float, float]:
     """level, and the multiples of a predicted mean between which as many measured ones lie: of systems that constants
     were not fitted to in turn, of the engine where its own stray otherwise."""
-    file = file_of(engine)
-    own = parse_toml(read_text(file), file.name)["interval"]
+    own = _intervals(file_of(engine))
     return own["level"], *own.get(engine, own).get(name, own[name])
+
+
+@cache
+def _intervals(file: Path) -> dict[str, Any]:
+    return parse_toml(read_text(file), file.name)["interval"]
