@@ -30,7 +30,7 @@ def clusters(name: str | None, fmt: str) -> None:
         known = [load_cluster(each) for each in cluster_names()]
         rows = [_row(each) for each in known]
         columns = ("cluster", "GPU", "node", "domain", "share of a GPU")
-        note = "domain: GPUs on the fast links; share: bytes a second beyond, one direction"
+        note = "node, domain: GPUs of one host, and on the fast links; share: bytes a second beyond, one direction"
         emit([_record(each) for each in known], [Table(columns, rows, "", note)], fmt)
         return
     one = load_cluster(name)

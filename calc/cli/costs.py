@@ -19,6 +19,7 @@ from calc.time.economics import Economics, economics
 from calc.units import binary, duration, parse_amount
 
 F = TypeVar("F", bound=Callable[..., Any])
+HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,18 @@ def of_costs(function: F) -> F:
 
     above = click.FloatRange(0, min_open=True)
     for option in (
-        click.option("--pue", type=click.FloatRange(1), help="Of the data centre's power.  [default: 1.1]"),
-        click.option("--restart", type=above, help="Seconds until training goes on after a failure.  [default: 600]"),
-        click.option("--mtbf", type=above, help="Hours of one GPU between failures.  [default: 50,700]"),
+        click.option(
+            "--pue", metavar="RATIO", type=click.FloatRange(1), help="Of the data centre's power.  [default: 1.1]"
+        ),
+        click.option(
+            "--restart",
+            metavar="SECONDS",
+            type=above,
+            help="Seconds until training goes on after a failure.  [default: 600]",
+        ),
+        click.option(
+            "--mtbf", metavar="HOURS", type=above, help="Hours of one GPU between failures.  [default: 50,700]"
+        ),
         click.option("--price", type=Price(), help="Of a GPU-hour: 2/h."),
         click.option("--tokens", type=Corpus(), help="Of the whole run: days, GPU-hours, money, energy."),
     ):
@@ -101,8 +111,9 @@ def economics_table(it: Economics) -> Table:
         rows.append(("money", f"{it.money:,.0f}", between(it.money_between)))
     if it.energy is not None:
         rows.append(("energy, MWh", f"{it.energy / 1000:,.1f}", ""))
+    often = duration(it.interval) if it.interval < 2 * HOUR else f"{it.interval / HOUR:,.1f} h"
     rows += [
         ("goodput", f"{it.goodput:.1%}", f"{it.failures:,.1f} failures expected"),
-        ("checkpoint", binary(it.checkpoint), f"each {duration(it.interval)} (Young, Daly)"),
+        ("checkpoint", binary(it.checkpoint), f"each {often} (Young, Daly)"),
     ]
     return Table(("the whole run", "", "between, or how"), rows)

@@ -47,7 +47,12 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option("--batched-tokens", type=options.Counts(), help="Tokens of a step to choose among.")
 @click.option("--apart", is_flag=True, help="Try GPUs for prompts and GPUs for answers too.")
 @click.option("--guess", type=options.Tokens(), help="Tokens guessed a step (MTP, EAGLE, a draft model).")
-@click.option("--acceptance", type=click.FloatRange(0, 1), help="Chance that a guess is right; asked for by --guess.")
+@click.option(
+    "--acceptance",
+    metavar="CHANCE",
+    type=click.FloatRange(0, 1),
+    help="Chance that a guess is right; asked for by --guess.",
+)
 @click.option("--price", metavar="NAME=2/h,…", help="Of a GPU of each device an hour.")
 @click.option("--rate", type=float, help="Requests a second: how many replicas?")
 @click.option("--headroom", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")

@@ -66,7 +66,12 @@ COUNT = options.Tokens()
 @click.option("--cache-dtype", metavar="FORMAT", help="Of keys and values.  [default: the engine's]")
 @click.option("--input", "input_", type=COUNT, help="Tokens of a prompt.")
 @click.option("--output", type=COUNT, help="Tokens of an answer.")
-@click.option("--spread", type=click.FloatRange(0, 2), help="Of lengths, about those named.  [default: the engine's]")
+@click.option(
+    "--spread",
+    metavar="SHARE",
+    type=click.FloatRange(0, 2),
+    help="Of lengths, about those named.  [default: the engine's]",
+)
 @click.option("--concurrency", type=COUNT, help="Requests always under way.")
 @click.option("--rate", type=float, help="Requests a second, of clients that do not wait.")
 @click.option("--burstiness", type=float, default=1.0, show_default=True, help="Of --rate: 1 Poisson, less in bursts.")
@@ -76,8 +81,15 @@ COUNT = options.Tokens()
 @click.option("--batched-tokens", type=COUNT, help="Tokens of a step.  [default: the engine's]")
 @click.option("--max-seqs", type=COUNT, help="Sequences at once.  [default: the engine's]")
 @click.option("--guess", type=COUNT, help="Tokens guessed a step (MTP, EAGLE, a draft model).")
-@click.option("--acceptance", type=click.FloatRange(0, 1), help="Chance that a guess is right; asked for by --guess.")
-@click.option("--guess-cost", type=click.FloatRange(0), help="Of a pass, for one guess.  [default: one layer]")
+@click.option(
+    "--acceptance",
+    metavar="CHANCE",
+    type=click.FloatRange(0, 1),
+    help="Chance that a guess is right; asked for by --guess.",
+)
+@click.option(
+    "--guess-cost", metavar="SHARE", type=click.FloatRange(0), help="Of a pass, for one guess.  [default: one layer]"
+)
 @click.option("--price", metavar="PRICE", help="Of one GPU, such as 2/h.")
 @options.working
 @options.output
