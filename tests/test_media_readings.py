@@ -45,7 +45,7 @@ def everything(spec: ModelSpec, load: Load) -> list[object]:
 
 
 @each_model
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.tuples(sides, sides), st.integers(400, 3000), st.integers(1, 40), st.integers(0, 3))
 def test_symbols_give_the_exact_ints(name: str, image: tuple[int, int], source: int, seq: int, images: int) -> None:
     image = tuple(side - side % WHOLE.get(name, 1) for side in image)

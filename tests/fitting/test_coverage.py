@@ -36,14 +36,17 @@ RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 LONG = {name for name in RUNS if name.startswith(("Besiroglu", "Gemstones", "Porian"))}
 """Tables whose fits take several seconds."""
+SURFACES = {"Gadre et al., C4", "Muennighoff et al., single epoch", "OLMo ladder (2024)", "Clark et al., S-Base"}
+"""Tables to which Farseer's surface is fitted anew; to the longer ones, and to Gadre's others, that takes minutes."""
 ELSEWHERE = 0.3
 """How far Farseer's errors of one machine are from those of another: one of its starts alone comes to the constants,
 and which valley it ends in is decided by rounding."""
 ORDER = ("chinchilla", "equal-exponents", "kaplan", "free-k")
 
 
-def held_out_row(name: str, folder: Path) -> str:
-    """The runs' row of the document: errors of every form, the best one bold, a star where none is told from it."""
+def held_out_row(name: str, folder: Path, *, surface: bool = True) -> str:
+    """The runs' row of the document: errors of every form, the best one bold, a sign where none is told from it.
+    surface: whether Farseer's is fitted."""
     file, where = RUNS[name]
     fits = calc.tournament(folder / "scaling" / "runs" / file, where=where, refits=0)
     errors = {fit.law: "–" for fit in fits}
@@ -55,7 +58,7 @@ def held_out_row(name: str, folder: Path) -> str:
             )
     held = fits[0].held_out
     span = "–" if held is None else f"{held.runs} from {held.compute:.1e}".replace("e+", "e")
-    errors["farseer"] = _farseer(folder / "scaling" / "runs" / file, where)
+    errors["farseer"] = _farseer(folder / "scaling" / "runs" / file, where) if surface else "not fitted"
     cells = " | ".join(errors.get(law, "–") for law in (*ORDER, "farseer"))
     return f"| {name} | {fits[0].rows} | {span} | {cells} |"
 
@@ -85,7 +88,7 @@ def share(design: str, noise: str) -> float:
 )
 def test_held_out_errors_are_as_printed(name: str) -> None:
     assert {form.name for form in FORMS} == set(ORDER)
-    row = held_out_row(name, reference.folder())
+    row = held_out_row(name, reference.folder(), surface=name in SURFACES)
     printed = re.search(rf"^\| {re.escape(name)} \|.*$", DOCUMENT.read_text(), re.MULTILINE)
     assert printed
     *cells, surface = row.strip("| ").split(" | ")
@@ -93,7 +96,7 @@ def test_held_out_errors_are_as_printed(name: str) -> None:
     assert cells == told
     if "–" in (surface, shown):
         assert surface == shown
-    else:
+    elif name in SURFACES:
         assert float(surface.rstrip("%")) == pytest.approx(float(shown.rstrip("%")), rel=ELSEWHERE)
 
 
