@@ -39,13 +39,12 @@ class Piece:
 
 class Plain(NamedTuple):
     """A step without prompts of so many sequences, but for what depends on their contexts: seconds of the device
-    without attention, of the host for the step, and of the host for its sequences while the device works. own:
-    sequences of one rank of attention. batch: those of them that one stage of a pipeline works on."""
+    without attention, of the host for the step, and of the host for its sequences while the device works. batch:
+    sequences of one rank of attention that one stage of a pipeline works on."""
 
     device: float
     host: float
     waiting: float
-    own: float
     batch: float
 
 
@@ -65,17 +64,30 @@ class StepClock:
         of prompts; all of them spread evenly over ranks of attention."""
         if decoding and not pieces and not self.rank.drafting:
             return self._plain_seconds(decoding, context)
+        return step_time(self.rank, self._load(decoding, context, pieces), self.rates).total
+
+    def way(self, decoding: int, context: float, pieces: Sequence[Piece]) -> float:
+        """From the end of such a step until the last batch of its prompts is through the stages of a pipeline that come
+        after the first: each takes as long for it as one of the steps in which all stages have such a batch."""
+        stages = self.rank.pp
+        if stages == 1:
+            return 0.0
+        load = self._load(decoding, context, pieces)
+        batches = stages * min(self.budget * self.rank.dp / sum(piece.tokens for piece in pieces), 1.0)
+        load = load._replace(prompt=load.prompt * batches, prompt_flops=load.prompt_flops * batches)
+        return (stages - 1) / stages * step_time(self.rank, load, self.rates).total
+
+    def _load(self, decoding: int, context: float, pieces: Sequence[Piece]) -> StepLoad:
         ranks = self.rank.dp
         own = max(decoding / ranks, 1.0) if decoding else 0.0
-        tokens, flops, sampled, batches = 0, 0.0, 0, 0
+        tokens, flops, sampled = 0, 0.0, 0
         for piece in pieces:
             tokens += piece.tokens
-            batches += max(math.ceil(piece.tokens / self.budget), 1)
             flops += self.prompts(piece.start + piece.tokens) - self.prompts(piece.start)
             sampled += piece.last
         # Prompts do not divide: a rank that reads one holds up the others.
         share = 1 / min(ranks, len(pieces)) if pieces else 0.0
-        load = StepLoad(
+        return StepLoad(
             own,
             tokens * share,
             own * self.cache(context) if decoding else 0.0,
@@ -83,9 +95,7 @@ class StepClock:
             flops * share,
             own * self.drafted + sampled * share,
             self.drafted,
-            max(batches * share, 1.0),
         )
-        return step_time(self.rank, load, self.rates).total
 
     def _plain_seconds(self, decoding: int, context: float) -> float:
         """What `step_time` says of a step without prompts and guesses, which most are: the host of its sequences works
@@ -103,5 +113,5 @@ class StepClock:
         parts, waiting = step_time(self.rank, load, self.rates), waiting_of(self.rank, load, self.rates)
         device = parts.total - parts.host
         return Plain(
-            device, parts.host - (longer(device, waiting) - device), waiting, own, own * one_batch(own, self.rank.pp)
+            device, parts.host - (longer(device, waiting) - device), waiting, own * one_batch(own, self.rank.pp)
         )

@@ -31,6 +31,7 @@ class Server:
         self.time, self.steps = 0.0, 0
         self.waiting: deque[Running] = deque()
         self.reading: deque[Running] = deque()
+        self.passing: list[tuple[float, int, Running]] = []
         self.decoding: list[tuple[int, int, Running]] = []
         self.context, self.ends, self.longest = 0.0, 0, 0
         self.promises = Promises(rules, rules.admission) if rules.admission else None
@@ -60,12 +61,17 @@ class Server:
     @property
     def load(self) -> int:
         """Requests that are here."""
-        return len(self.waiting) + len(self.reading) + len(self.decoding)
+        return len(self.waiting) + self.inside
+
+    @property
+    def inside(self) -> int:
+        """Requests that were let in: read, on their way through later stages of a pipeline, or that decode."""
+        return len(self.reading) + len(self.passing) + len(self.decoding)
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.waiting or self.reading or self.decoding)
+        return not self.load
 
     def advance(self, until: float) -> list[Request]:
         """Run one step with prompts in it, or as many without as pass before the next event or `until`; those that
@@ -75,25 +81,37 @@ class Server:
         that came free are those that the others are about to take.
         """
         self.laid += 1
+        done = self._through()
         if not self.gave_way and (self.steps >= self.looks or not self.decoding):
             self._admit(self._known())
             self.looks = self.steps + self.rules.polls
         self.gave_way = False
         held = self._held()
         if self.reading and not held:
-            return self._mixed_step()
-        return self._plain_steps(until, held)
+            return done + self._mixed_step()
+        if self.passing and not self.decoding:
+            self.time = max(self.time, self.passing[0][0])
+            return done + self._through()
+        return done + self._plain_steps(min(until, self.passing[0][0]) if self.passing else until, held)
+
+    def _through(self) -> list[Request]:
+        """First tokens of prompts that have meanwhile come through the last stage; the requests that this finishes."""
+        done = list[Request]()
+        while self.passing and self.passing[0][0] <= self.time:
+            at, _, one = heapq.heappop(self.passing)
+            done += self._begun(one, at)
+        return done
 
     def _known(self) -> int:
         """Steps laid before which one must have come to be let in now: an engine that lays a step while another runs
         knew of nobody who came meanwhile, unless it stood still."""
-        return self.laid - (self.rules.ahead and bool(self.reading or self.decoding))
+        return self.laid - (self.rules.ahead and self.inside > 0)
 
     def _admit(self, known: int) -> None:
         """Let in who waits, first come first served, while there is room for the prompt and one token more, and what
         the engine promises; who came after `known` holds up nobody."""
         promised = self._promised() if self.waiting else 0
-        while self.waiting and len(self.reading) + len(self.decoding) < self.rules.running:
+        while self.waiting and self.inside < self.rules.running:
             one = next((each for each in self.waiting if each.came < known), None)
             if one is None:
                 return
@@ -119,10 +137,11 @@ class Server:
         """Pages that are promised to who runs."""
         if self.promises is None:
             return 0
-        if not (self.reading or self.decoding):
+        if not self.inside:
             self.promises.rest()
         counted, rules = self.promises.counted, self.rules
-        left = sum(rules.pages(self.promises.whole(one)) * rules.block - one.prompt - 1 for one in self.reading)
+        read = (*self.reading, *(one for _, _, one in self.passing))
+        left = sum(rules.pages(self.promises.whole(one)) * rules.block - one.prompt - 1 for one in read)
         if self.longest <= self.promises.admission.most:
             return self.promises.pages(left + self.ends - self.context)
         decoded = (one.end - one.tokens(self.steps, rules.accepted) for _, _, one in self.decoding)
@@ -159,29 +178,34 @@ class Server:
         n = len(self.decoding) if decodes else 0
         if not pieces:
             return self._plain_steps(self.time)
-        seconds = self.clock.seconds(n, self._mean_context() if n else 0.0, [piece for _, piece in pieces])
+        step = n, self._mean_context() if n else 0.0, [piece for _, piece in pieces]
+        seconds, way = self.clock.seconds(*step), self.clock.way(*step)
         self.time += seconds
         self.busy["reading"] += seconds
         done = self._decoded(1, seconds) if decodes else []
+        after = sum(piece.tokens for _, piece in pieces)
+        each = seconds / after
         for one, piece in pieces:
             one.read += piece.tokens
+            after -= piece.tokens
             if piece.last:
                 self.reading.remove(one)
-                done += self._begun(one)
-        return done
+                # One batch follows another into a pipeline: the first of a step's prompts are through before the last.
+                heapq.heappush(self.passing, (self.time + way - (way > 0) * after * each, one.request.number, one))
+        return done + self._through()
 
-    def _begun(self, one: Running) -> list[Request]:
+    def _begun(self, one: Running, now: float) -> list[Request]:
         """The first token of a prompt that is read, and after it those that are left."""
         request = one.request
         if request.first is None:
-            request.first = self.time
+            request.first = now
         else:
-            self.gaps.again(one, self.time)
-        one.told = self.time
+            self.gaps.again(one, now)
+        one.told = now
         one.left -= 1
         if one.left == 0:
             self.pages.give_back(one, one.prompt + 1)
-            request.last = self.time
+            request.last = now
             return [request]
         self._decodes(one)
         return []

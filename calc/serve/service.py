@@ -172,7 +172,7 @@ class Service:
         hold = self.hold
         if hold is None:
             return {}
-        filled = hold.part * self.budget
+        filled = hold.part * self.budget * self.layout.pp
         return {
             "holding": float(hold.steps),
             "filled": filled,

@@ -149,8 +149,9 @@ def _at(
     new = point.input - point.cached
     after = np.maximum((point.output - 1) / point.accepted, 1e-9)
     own = decoding / rank.dp
+    budget = point.budget * rank.pp
     plain = step_of(rank, rates, point, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
-    free = np.maximum(point.budget - mixed * own * point.drafted, np.minimum(point.budget, 16.0))
+    free = np.maximum(budget - mixed * own * point.drafted, np.minimum(budget, 16.0))
     least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** point.together, free)
     all_prompts = held / rank.dp * new
     arriving = np.where(point.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
@@ -167,7 +168,7 @@ def _at(
     waits = (step + (point.polls - 1) * plain) / 2 + point.ahead * step + for_others
     waits = waits * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / _unread(point) * rank.dp
-    reading = (new > 0) * np.maximum(new / free, 1.0) * full
+    reading = (new > 0) * (np.maximum(new / free, 1.0) * full + _way(rank, rates, point, lengths, mixed * own, prompt))
     return _Reading(tpot, waits, reading, part, plain, full, most, prompt)
 
 
@@ -186,6 +187,15 @@ def _unread(point: OperatingPoint) -> Any:
     import numpy as np
 
     return np.maximum(point.input - point.cached, LEAST)
+
+
+def _way(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
+    """Seconds from the end of a step with so many tokens of prompts until the last of them are through all stages of a
+    pipeline, as `StepClock.way` has it."""
+    import numpy as np
+
+    one_batch = np.minimum(prompt, point.budget) * rank.pp
+    return (rank.pp - 1) / rank.pp * step_of(rank, rates, point, lengths, decoding, one_batch)
 
 
 def step_of(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
@@ -212,12 +222,13 @@ def with_burst(
 
     new = point.input - point.cached
     held = np.minimum(point.concurrency, point.running) / rank.dp
-    all_at_once = np.minimum(point.budget, held * new)
+    budget = point.budget * rank.pp
+    all_at_once = np.minimum(budget, held * new)
     reading = held * new / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once)
-    each = step_of(rank, rates, point, lengths, 0.0 * held, np.minimum(new, point.budget)) * np.maximum(
-        new / point.budget, 1.0
-    )
-    mean = np.maximum((reading + each) / 2, each)
+    one = np.minimum(new, budget)
+    way = _way(rank, rates, point, lengths, 0.0 * held, one)
+    each = step_of(rank, rates, point, lengths, 0.0 * held, one) * np.maximum(new / budget, 1.0) + way
+    mean = np.maximum((reading + way + each) / 2, each)
     after = np.maximum((point.output - 1) / point.accepted, 1e-9)
     together = part >= 1
     ttft = np.where(together, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))

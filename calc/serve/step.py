@@ -5,10 +5,9 @@ All of it is arithmetic: numbers give a number, columns of very many configurati
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
-from calc.sizes import maximum, minimum
+from calc.sizes import maximum
 
 EXPERTS_LAUNCHED = 8
 """Kernels of a layer of experts: to choose, sort and narrow rows, for both products, between them, and to sum."""
@@ -19,8 +18,7 @@ class StepLoad(NamedTuple):
 
     decodes: sequences that get a token each (with speculation, `tokens` of them). prompt: tokens of prompts.
     cache_bytes, decode_flops: of attention over what the decoding sequences have cached. prompt_flops: of attention of
-    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings. pieces: how many the
-    tokens of prompts are in; one is in one stage of a pipeline at a time. Where nothing is said all stages have some.
+    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings.
     """
 
     decodes: Any
@@ -30,7 +28,6 @@ class StepLoad(NamedTuple):
     prompt_flops: Any
     sampled: Any
     tokens: Any = 1.0
-    pieces: Any = math.inf
 
 
 class Rates(NamedTuple):
@@ -103,8 +100,9 @@ def step_time(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """The seconds of a step on a rank.
 
     rank: a `calc.serve.rank.Rank`, or columns of such numbers. A pipeline's stages run one after the other, each on
-    1 / pp of the sequences: while one is at work, the others have theirs. A sequence or a piece of a prompt passes all
-    of them one after the other: fewer than there are stages leave some of them idle.
+    1 / pp of the sequences and of the prompts' tokens: while one is at work, the others have theirs, so that a step is
+    as long as each of them is busy. A sequence passes all of them one after the other: fewer sequences than there are
+    stages leave some idle. What a prompt takes besides until it is through the last, `StepClock.way` says.
     """
     passes = _passed(rank, load, rates)
     # The host schedules and hands out tokens while the device works; a device that is done sooner waits for it.
@@ -122,8 +120,8 @@ def waiting_of(rank: Any, load: StepLoad, rates: Rates) -> Any:
 
 def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """The seconds of a pass over the model, and of the host what a device cannot hide."""
-    batch, read = one_batch(load.decodes, rank.pp), minimum(load.pieces, rank.pp)
-    new = load.decodes * load.tokens * batch + load.prompt / read
+    batch = one_batch(load.decodes, rank.pp)
+    new = load.decodes * load.tokens * batch + load.prompt / rank.pp
     everyone = new * rank.dp
     return StepTime(
         matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
@@ -131,7 +129,7 @@ def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         experts=_experts(rank, everyone, rates),
         head=bound(2 * rank.head * load.sampled / rank.pp, rank.head_bytes, rates.wide, rates.streaming),
         attention=bound(load.decode_flops * batch, load.cache_bytes * batch, rates.decoding, rates.cache),
-        prompts=load.prompt_flops / read / rates.prompts,
+        prompts=load.prompt_flops / rank.pp / rates.prompts,
         passes=(rank.moved * new + rank.states * load.decodes * batch) / rates.pass_rate
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,

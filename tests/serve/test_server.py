@@ -19,6 +19,7 @@ from calc.spec.run.engines import Admission
 from tests.serve.services import llama
 
 CLOCK = StepClock(llama().rank, llama().rates)
+STAGED = StepClock(llama(pp=4).rank, llama(pp=4).rates, budget=16)
 
 WHOLE = Admission("", part=1.0, least=1.0)
 FALLING = Admission("", part=0.7, least=0.1, steps=20, ahead=5)
@@ -64,19 +65,19 @@ def finished(
         assert server.time >= before
         assert server.pages.used >= 0
         assert server.pages.held <= server.rules.blocks
-        assert len(server.decoding) + len(server.reading) <= server.rules.running
+        assert server.inside <= server.rules.running
     raise AssertionError("it never ends")
 
 
 GUESSING = Rules(budget=1, running=2, block=1, blocks=31, mixed=False, chunked=False, accepted=2.5)
 
 
-@settings(max_examples=300)
-@given(RULES, LENGTHS)
-@example(GUESSING, [(17, 14, 0.0)])
-@example(replace(GUESSING, blocks=16), [(1, 9, 0.0), (1, 9, 0.0)])
-def test_every_request_ends_once(rules: Rules, lengths: list[tuple[int, int, float]]) -> None:
-    server = Server(CLOCK, rules)
+@settings(max_examples=400)
+@given(st.sampled_from([CLOCK, STAGED]), RULES, LENGTHS)
+@example(CLOCK, GUESSING, [(17, 14, 0.0)])
+@example(CLOCK, replace(GUESSING, blocks=16), [(1, 9, 0.0), (1, 9, 0.0)])
+def test_every_request_ends_once(clock: StepClock, rules: Rules, lengths: list[tuple[int, int, float]]) -> None:
+    server = Server(clock, rules)
     requests = [Request(i, sent, input, output) for i, (input, output, sent) in enumerate(lengths)]
     done = finished(server, requests)
     refused = [each for each in requests if each.refused]

@@ -45,6 +45,17 @@ def test_closed_form(input: int, output: int, concurrency: int, engine: str) -> 
     assert tpot == pytest.approx(float(expected.tpot), rel=0.03)
 
 
+@pytest.mark.parametrize(("input", "output", "concurrency"), [(1000, 1000, 64), (4000, 500, 32)])
+@pytest.mark.parametrize("stages", [2, 4])
+def test_closed_form_of_pipelines(input: int, output: int, concurrency: int, stages: int) -> None:
+    service = llama(pp=stages)
+    workload = closed_loop(concurrency, input, output, 20 * concurrency, spread=1.0, seed=3)
+    expected = steady_of(service, workload.mean_input, workload.mean_output, float(concurrency))
+    tpot, requests = middle(service, workload)
+    assert requests == pytest.approx(float(expected.requests), rel=0.04)
+    assert tpot == pytest.approx(float(expected.tpot), rel=0.04)
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("output", [11, 500])
 def test_closed_form_of_answers_behind_prompts_of_others(engine: str, output: int) -> None:

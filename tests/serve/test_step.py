@@ -17,7 +17,7 @@ from calc.serve.clock import Piece, StepClock
 from calc.serve.constants import constants
 from calc.serve.expert_kernels import expert_kernels
 from calc.serve.formats import formats, served_format
-from calc.serve.layout import Layout, layout_of
+from calc.serve.layout import Layout
 from calc.serve.rates import rates_of, rests_on
 from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, bound, step_time
@@ -63,14 +63,30 @@ def test_the_clock_s_short_way_is_the_step_s(decoding: int, context: float, engi
 
 
 def test_stages_do_not_shorten_the_way_of_one_request() -> None:
-    """A lone prompt, or a lone answer, passes all layers one after the other, on however many GPUs they stand; as many
-    prompts as stages pass at once, each in the time of one."""
-    spec, prompt = load_model("llama-3.1-8b"), Piece(0, 4096, True)
-    one, four = (service_of(spec, "h100-sxm", layout_of(spec, pp=n)).server(4096).clock for n in (1, 4))
-    for decoding, context, pieces in ((0, 0.0, [prompt]), (1, 100_000.0, []), (2, 100_000.0, [])):
-        alone, staged = (clock.seconds(decoding, context, pieces) for clock in (one, four))
-        assert (alone if decoding < 2 else one.seconds(1, context)) < staged < 1.02 * alone
-    assert four.seconds(0, 0.0, 4 * [prompt]) == pytest.approx(four.seconds(0, 0.0, [prompt]), rel=1e-3)
+    """A lone prompt, or a lone answer, passes all layers one after the other, on however many GPUs they stand."""
+    one, four = (llama(pp=n).server(4096).clock for n in (1, 4))
+    for decoding, context in ((1, 100_000.0), (2, 100_000.0)):
+        assert one.seconds(1, context) < four.seconds(decoding, context) < 1.02 * one.seconds(decoding, context)
+    prompt = [Piece(0, 4096, True)]
+    assert one.way(0, 0.0, prompt) == 0
+    # The host lays a step, and each batch of it, once more where there is more than one stage.
+    assert four.seconds(0, 0.0, prompt) + four.way(0, 0.0, prompt) == pytest.approx(
+        one.seconds(0, 0.0, prompt), rel=0.05
+    )
+
+
+@given(st.integers(1, 9), st.integers(2, 8))
+def test_pieces_follow_each_other_through_stages(pieces: int, stages: int) -> None:
+    """m alike through n stages take m + n - 1 times what one of them takes in one, which is 1 / n of a pass; until the
+    first stage is free for others, m."""
+    service = llama(pp=stages)
+    clock = StepClock(service.rank, service.rates._replace(step=0.0), budget=2048)
+    alone = StepClock(llama().rank, llama().rates._replace(step=0.0)).seconds(0, 0.0, [Piece(0, 2048, True)])
+    read = [Piece(0, 2048, True)] * pieces
+    first = clock.seconds(0, 0.0, read)
+    # Fewer pieces than stages are spread over all of them: weights are then read for less.
+    assert 0.96 * pieces * alone / stages <= first <= (1.05 if pieces >= stages else 1.7) * pieces * alone / stages
+    assert first + clock.way(0, 0.0, read) == pytest.approx((pieces + stages - 1) * alone / stages, rel=0.1)
 
 
 def test_never_faster_than_the_datasheet() -> None:
