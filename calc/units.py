@@ -24,6 +24,8 @@ _UNITS = {
     "parameters": "parameters",
     "tokens": "tokens",
 }
+HOUR = 3600.0
+"""Seconds."""
 _PF_DAYS = re.compile(r"(.*\d)\s*PF-?days?\s*", re.IGNORECASE)
 _PF_DAY = 10**15 * 24 * 3600
 

@@ -16,10 +16,9 @@ from calc.spec import ModelSpec
 from calc.time import Prediction
 from calc.time.device.speed import Speed
 from calc.time.economics import Economics, economics
-from calc.units import binary, duration, parse_amount
+from calc.units import HOUR, binary, duration, parse_amount
 
 F = TypeVar("F", bound=Callable[..., Any])
-HOUR = 3600.0
 
 
 @dataclass(frozen=True)

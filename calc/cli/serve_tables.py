@@ -13,9 +13,8 @@ from calc.serve.report import DEFINITIONS, Report
 from calc.serve.service import Service
 from calc.serve.workload import Workload
 from calc.spec.hardware import Device
-from calc.units import binary, duration
+from calc.units import HOUR, binary, duration
 
-HOUR = 3600.0
 MILLION = 1e6
 
 

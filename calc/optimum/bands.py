@@ -35,6 +35,8 @@ def bands(problem: Problem, numbers: Numbers, progress: Progress | None = None) 
         if progress is not None:
             progress(f"draws of {problem.law.name}", done, len(every))
         rows.append(_of_draw(replace(problem, constants=constants), numbers))
+    if progress is not None:
+        progress(f"draws of {problem.law.name}", len(every), len(every))
     found: dict[str, Interval] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         column = [math.inf if (value := row.get(name)) is None else value for row in rows]

@@ -74,7 +74,7 @@ def _cell(value: Any) -> str:
         return f"{value:,}"
     if not isinstance(value, float):
         return str(value)
-    # Beside whole numbers no power of ten; the tenth says that it is none of them.
+    # No power of ten beside whole numbers; a fraction keeps one decimal, so that it is not taken for a count.
     return f"{value:,.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:,.6g}"
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from calc.serve.service import Guessing, Service
 from calc.spec import ModelSpec
+from calc.units import HOUR
 
-HOUR, MILLION = 3600.0, 1e6
+MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,4 +235,4 @@ def test_refusals(asked: dict[str, Any], said: str) -> None:
 def test_a_search_of_every_draw_tells_how_far_it_is() -> None:
     told: list[tuple[str, int, int]] = []
     optimal("besiroglu", lambda *done: told.append(done), compute=1e22, unique_tokens=1e10)
-    assert [done for _, done, _ in told] == list(range(told[-1][2]))
+    assert [done for _, done, _ in told] == list(range(told[-1][2] + 1))

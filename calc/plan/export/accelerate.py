@@ -94,5 +94,5 @@ ACCELERATE = Tool(
     _read,
     NAMES,
     leaves=("seq", "batch", "micro_batches", "optimizer"),
-    gradients=("bf16",),  # whatever mixed_precision says, ranks sum in (src/accelerate/utils/dataclasses.py)
+    gradients=("bf16",),  # its FSDP plugin sets reduce_dtype so (src/accelerate/utils/dataclasses.py)
 )

@@ -27,8 +27,10 @@ OPTIMIZERS = {"adamw": "AdamW", "adamw-foreach": "AdamW", "lion": "Lion"}
 NARROW = ("bf16_master_weights_and_grads", "bf16_optimizer_states")
 """Of bf16: formats in which no recipe here has a copy of the weights and moments."""
 
-USUAL, KEPT = "bf16", "grad_accum_dtype"
-"""In which gradients are summed where nothing is said, and what says of those that are kept."""
+DEFAULT_FORMAT = "bf16"
+"""In which gradients are summed where nothing is said."""
+ACCUMULATED_IN = "grad_accum_dtype"
+"""What says in which micro-batches are summed."""
 ZERO = ("stage", "overlap_comm", "contiguous_gradients", "reduce_scatter", "offload_optimizer", "offload_param")
 CHECKPOINTS = ("partition_activations", "cpu_checkpointing")
 
@@ -48,10 +50,10 @@ def _write(launch: Launch) -> str:
             "reduce_scatter": True,
         },
     }
-    if (summed := run.precision.summed) != USUAL:
+    if (summed := run.precision.summed) != DEFAULT_FORMAT:
         if run.zero == 0:
             raise Refused("zero", f"1 or more with gradients in {summed}, in DeepSpeed's files", run.zero)
-        document |= {"communication_data_type": summed, "data_types": {KEPT: summed}}
+        document |= {"communication_data_type": summed, "data_types": {ACCUMULATED_IN: summed}}
     # Without a learning rate, which is the program's to say: DeepSpeed takes an optimizer that it is given before this.
     if "optimizer" in launch.question.words:
         params = {"params": {"torch_adam": True}} if run.optimizer == "adamw-foreach" else {}
@@ -95,7 +97,7 @@ def _read(text: str, where: str) -> Read:
         )
     unread = (*(name for name in found if name not in KNOWN), *unread_within(found, "zero_optimization", ZERO))
     unread += unread_within(found, "activation_checkpointing", CHECKPOINTS)
-    unread += unread_within(found, "data_types", (KEPT,))
+    unread += unread_within(found, "data_types", (ACCUMULATED_IN,))
     unread += unread_within(found, "bf16", ("enabled", *NARROW))
     return Read(words, sequences, None if sequences is None else sequences // each, unread, each=each)
 
@@ -120,14 +122,16 @@ def _gradients(found: dict[str, Any], zero: int, where: str) -> dict[str, str]:
     types = found.get("data_types", {})
     if not isinstance(types, dict):
         raise Refused(f"{where}: data_types", "an object", types)
-    names = "communication_data_type", KEPT
-    sent, kept = (str(each.get(name) or USUAL).lower() for each, name in zip((found, types), names, strict=True))
+    names = "communication_data_type", ACCUMULATED_IN
+    said = (each.get(name) or DEFAULT_FORMAT for each, name in zip((found, types), names, strict=True))
+    sent, kept = (str(each).lower() for each in said)
     if sent != kept or kept not in GRADIENT_DTYPES:
-        raise Refused(f"{where}: communication_data_type and {KEPT}", "fp32 or bf16, both", f"{sent} and {kept}")
-    if kept == USUAL:
+        both = f"{where}: communication_data_type and {ACCUMULATED_IN}"
+        raise Refused(both, "fp32 or bf16, both", f"{sent} and {kept}")
+    if kept == DEFAULT_FORMAT:
         return {}
     if not zero:
-        raise Refused(f"{where}: {KEPT}", f"{USUAL} without ZeRO", kept)
+        raise Refused(f"{where}: {ACCUMULATED_IN}", f"{DEFAULT_FORMAT} without ZeRO", kept)
     return {"gradient_dtype": kept}
 
 
@@ -160,5 +164,5 @@ DEEPSPEED = Tool(
     NAMES,
     tuple(OPTIMIZERS),
     ("seq", "optimizer"),
-    gradients=(USUAL, "fp32"),
+    gradients=(DEFAULT_FORMAT, "fp32"),
 )

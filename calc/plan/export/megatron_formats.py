@@ -32,7 +32,7 @@ def format_options(run: Run) -> Iterator[tuple[str, Any]]:
     narrow = run.usual_optimizer == "adamw-bf16"
     if narrow and run.zero == 0 and run.dp * run.cp > 1:
         raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
-    yield AWARE, narrow or run.offload == "optimizer"
+    yield AWARE, run.precision_aware
     yield from ((flag, "bf16" if narrow else None) for flag in MOMENTS)
     yield NARROW_GRADIENTS, run.precision.summed == "bf16"
 

@@ -97,13 +97,19 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.optimizer or usual_optimizer(self.recipe)
 
     @property
+    def precision_aware(self) -> bool:
+        """Whether Megatron-Core's optimizer reads every format as it is kept, as moments in bf16 and weights that the
+        host updates ask for."""
+        return self.usual_optimizer == "adamw-bf16" or self.offload == "optimizer"
+
+    @property
     def widens(self) -> bool:
         """Whether the optimizer's step makes a copy of gradients as wide as what it updates: Megatron-Core's but for
-        its precision-aware one, which moments in bf16 and weights that the host updates ask for."""
+        its precision-aware one."""
         how, stack = self.precision, self.stack
         if stack is None or not stack.widens or how.master is None or how.gradients == how.master:
             return False
-        return self.usual_optimizer != "adamw-bf16" and self.offload != "optimizer"
+        return not self.precision_aware
 
     @property
     def absorbs(self) -> bool:

@@ -156,7 +156,7 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
         return
     stepped = stepped_parameters(run, held) * (1 - float(run.offloaded))
     updated = how.master or how.weights
-    copied = 2 * width_of(updated) * run.widens * (1 - at_least(run.zero, 3))
+    copied = 2 * width_of(updated) * run.widens * (1 - run.divides(3))
     moved = stepped * (2 * width_of(updated) + width_of(how.gradients) + copied)
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
