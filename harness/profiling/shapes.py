@@ -101,11 +101,6 @@ def attention_shapes(reach: Reach, count: int, flops: float) -> list[Heads]:
     return made
 
 
-def points(layers: Sequence[Layer], attention_shapes: Sequence[Heads]) -> int:
-    """How many products that is."""
-    return sum(3 if layer.trained else 1 for layer in layers) + 6 * len(attention_shapes)
-
-
 def sizes_of(low: int, high: int, count: int) -> Iterator[int]:
     """`count` numbers of elements from low to high, evenly in logarithms."""
     for i in range(count):

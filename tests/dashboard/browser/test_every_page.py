@@ -9,11 +9,10 @@ import pytest
 
 from dashboard.menu import PAGES, Entry
 from tests.dashboard.browser.first_screen import WIDE, seen_at_once
-from tests.dashboard.browser.visiting import DESKTOP, Visitor
+from tests.dashboard.browser.visiting import DESKTOP, PAPER, Visitor
 
 pytestmark = pytest.mark.slow
 SERIOUS = ("serious", "critical")
-PAPER = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
 MOST = 250
 """Times that Tab is pressed on one page."""
 AT_ONCE = 10

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from tests.dashboard.browser.test_every_page import PAPER
-from tests.dashboard.browser.visiting import Visitor
+from tests.dashboard.browser.visiting import PAPER, Visitor
 
 pytestmark = pytest.mark.slow
 

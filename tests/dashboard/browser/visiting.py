@@ -19,6 +19,7 @@ SECONDS = 90
 expect.set_options(timeout=SECONDS * 1000)
 LOOK = 0.2
 """Seconds between two looks at what may still move."""
+PAPER = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
 
 
 class Visitor:
