@@ -57,16 +57,22 @@ def render(picked: picker.Picked | None) -> None:
 
 
 def _sentence(found: dict[str, Any], wanted: serving.Wanted) -> None:
-    best = found["best"]
+    best, nearest = found["best"], found["nearest"]
     devices = ", ".join(wanted.devices)
     if best is None:
-        why = "no server of up to 8 holds the model" if not found["fitting"] else "none is that fast"
+        why = "no server of up to 8 holds the model"
+        if nearest is not None:
+            why = f"the fastest, {_server(nearest)}, gives a user {nearest['tokens_per_user']:,.0f}"
         st.error(f"{devices}: {wanted.per_user} tokens a second for each user cannot be had: {why}.")
         return
     st.success(
-        f"{best['gpus']} × {best['device']} ({best['layout']}, {best['dtype']}) serve {best['concurrency']:,.0f} users "
+        f"{_server(best)} serve {best['concurrency']:,.0f} users "
         f"at once, each at {best['tokens_per_user']:,.0f} tokens a second."
     )
+
+
+def _server(plan: dict[str, Any]) -> str:
+    return f"{plan['gpus']} × {plan['device']} ({plan['layout']}, {plan['dtype']})"
 
 
 def _figures(best: dict[str, Any]) -> None:

@@ -59,18 +59,20 @@ def per_user() -> int:
 
 @cached
 def found(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
-    """best: the plan that meets it, None where none does; front: of each device in each format; fitting: layouts that
-    hold the model.
+    """best: the plan that meets it, None where none does; nearest: then the fastest, None where none holds the model;
+    front: of each device in each format.
 
     Plans are records as the command line prints them. Errors: Refused where no layout divides the model.
     """
     every = [search_serving(_wish(spec, wanted, name, dtype)) for name in wanted.devices for dtype in wanted.dtypes]
     bests = [each.best for each in every if each.best is not None]
     best = max(bests, key=lambda plan: plan.per_gpu, default=None)
+    slower = [each.nearest for each in every if each.nearest is not None]
+    nearest = max(slower, key=lambda plan: plan.per_user, default=None) if best is None else None
     return {
         "best": None if best is None else plan_record(best),
+        "nearest": None if nearest is None else plan_record(nearest),
         "front": [plan_record(plan) | _limit(plan, wanted) for each in every for plan in each.front],
-        "fitting": sum(each.fitting for each in every),
     }
 
 

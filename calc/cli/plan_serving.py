@@ -136,13 +136,14 @@ def _prices(text: str | None, devices: list[str]) -> dict[str, float] | None:
 
 
 def _record(found: Found, wish: Wish, given: dict[str, Any]) -> dict[str, Any]:
-    best = found.best
+    best, nearest = found.best, found.nearest
     replicas = None
     if best is not None and given["rate"] is not None:
         replicas = replicas_for(best, given["rate"], given["headroom"])
     return {
         "model": wish.spec.name,
         "best": None if best is None else plan_record(best),
+        "nearest": None if nearest is None else plan_record(nearest),
         "simulated": wish.slo.asks,
         "replicas": replicas,
         "front": [plan_record(plan) for plan in found.front],
@@ -203,7 +204,9 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     shown = [_row(plan) for plan in found.front[::step]]
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.best is None:
-        return [*tables, Table(("", ""), [("best", "none meets the SLO")])]
+        near = [] if found.nearest is None else [_row(found.nearest)]
+        title = "none meets the SLO" + ("; the nearest, every request simulated" if near else "")
+        return [*tables, Table(columns, near, title, "", SPARE)]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"

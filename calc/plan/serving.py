@@ -33,7 +33,10 @@ def search_serving(wish: Wish) -> Found:
         plans += _apart(wish, holding)
     meeting = sorted((plan for plan in plans if wish.slo.meets(plan.ttft, plan.tpot)), key=_worth)
     best = _confirmed(wish, meeting) if wish.slo.asks else next(iter(meeting), None)
-    return Found(_front(plans), best, len(plans), len(services), len(holding))
+    nearest = _nearest(wish, plans) if best is None else None
+    if nearest is not None and wish.slo.meets(nearest.ttft, nearest.tpot):
+        best, nearest = nearest, None  # the closed form may be the slower of the two
+    return Found(_front(plans), best, nearest, len(plans), len(services), len(holding))
 
 
 def _confirmed(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
@@ -49,6 +52,12 @@ def _confirmed(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
             return found
         missed[kind] = plan.concurrency
     return None
+
+
+def _nearest(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
+    """Of plans that miss the SLO the one that does by least, as `serve` simulates it."""
+    plan = min(plans, key=lambda each: wish.slo.times(each.ttft, each.tpot), default=None)
+    return None if plan is None else _simulated(wish, plan)
 
 
 def _simulated(wish: Wish, plan: ServingPlan) -> ServingPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,12 @@ class Slo:
 
     def meets(self, ttft: float, tpot: float) -> bool:
         """Whether both are met."""
-        return (self.ttft is None or ttft <= self.ttft) and (self.tpot is None or tpot <= self.tpot)
+        return self.times(ttft, tpot) <= 1
+
+    def times(self, ttft: float, tpot: float) -> float:
+        """What is seen as a multiple of what must hold, the larger of both; 0 where nothing must."""
+        asked = ((ttft, self.ttft), (tpot, self.tpot))
+        return max((seen / limit if limit else math.inf for seen, limit in asked if limit is not None), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +92,12 @@ class ServingPlan:
 class Found:
     """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
     ahead. best: the cheapest that meets the SLO, or without prices that with the most tokens a GPU; None where
-    none does. tried: plans that were timed; fitting: of the layouts tried, those that hold the model."""
+    none does. nearest: where none does, the one that misses it by least, every request simulated; None where no layout
+    holds the model. tried: plans that were timed; fitting: of the layouts tried, those that hold the model."""
 
     front: tuple[ServingPlan, ...]
     best: ServingPlan | None
+    nearest: ServingPlan | None
     tried: int
     layouts: int
     fitting: int

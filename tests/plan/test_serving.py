@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_not_planned() -> None:
     found = search_serving(replace(WISH, spec=load_model("llama-3-70b"), devices=("l4",), gpus=(1, 1)))
     assert found.fitting == 0
     assert found.front == ()
-    assert found.best is None
+    assert found.best is found.nearest is None
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,28 @@ def test_what_starts_it_stands_alone_and_in_its_format(run: Run) -> None:
 def test_no_plan_meets_it(run: Run) -> None:
     code, out, _ = run(*ASKED, "--slo", "tpot=0.01ms", "--json")
     assert code == 1
-    assert json.loads(out)["best"] is None
+    record = json.loads(out)
+    assert record["best"] is None
+    least = min(record["front"], key=lambda plan: plan["tpot"])
+    assert record["nearest"]["layout"] == least["layout"]
+    assert record["nearest"]["tpot"] == pytest.approx(least["tpot"], rel=0.05)
+    assert "none meets the SLO; the nearest" in run(*ASKED, "--slo", "tpot=0.01ms")[1]
+
+
+def test_the_nearest_is_what_serve_says_of_it() -> None:
+    """Both limits count, the one that is missed by more first."""
+    from dataclasses import replace
+
+    wish = replace(WISH, devices=("h100-sxm",), slo=Slo(ttft=1e-3, tpot=1.0))
+    nearest = search_serving(wish).nearest
+    assert nearest is not None
+    service = nearest.services[0]
+    report = answer(service, closed_loop(1, 1024, 256, closed_count(1), service.engine.scatter)).report
+    assert report is not None
+    assert nearest.concurrency == 1
+    assert nearest.ttft == pytest.approx(report.ttft.mean)
+    assert not wish.slo.meets(nearest.ttft, nearest.tpot)
+    assert wish.slo.times(nearest.ttft, nearest.tpot) == pytest.approx(nearest.ttft / 1e-3)
 
 
 @pytest.mark.parametrize(
