@@ -9,13 +9,15 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.spec.catalogue import load_device
+from calc.spec.run import Run
 from calc.spec.stack import Overlap, Stack, load_stack
 from calc.time import predict
+from calc.time.cluster.crossing import cores_left
 from calc.time.cluster.links import links_of
 from calc.time.device.speed import speed_of
 from calc.time.kernels.kernel import Send
 from calc.time.kernels.timing import LEVEL
-from calc.time.step.network import between_ops
+from calc.time.step.network import between_ops, hides
 from calc.time.step.one_pass import Question, passes
 from calc.time.step.timed_run import timed_run
 
@@ -73,6 +75,43 @@ def test_messages_of_a_pipeline_are_hidden_whether_or_not_gradients_are() -> Non
     stacks = [changed(overlap=Overlap(data=data, tensor=True)) for data in (True, False)]
     both = [predict(spec, "h100-sxm", stack=stack, **words).seconds for stack in stacks]
     assert both[0] == pytest.approx(both[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("h100-sxm", 112 / 132), ("a100-sxm-80gb", 88 / 108), ("mi300x", 284 / 304)]
+)
+def test_collectives_hold_cores_that_computing_beside_them_lacks(name: str, part: float) -> None:
+    assert cores_left(load_device(name)) == pytest.approx(part)
+
+
+@pytest.mark.parametrize("name", [None, "tpu-v5e", "m3-max", "l4"])
+def test_no_cores_are_held_where_none_are_known_to_be(name: str | None) -> None:
+    """Chips that send by themselves, and devices whose links are the board's slots."""
+    assert cores_left(None if name is None else load_device(name)) == 1
+
+
+@pytest.mark.parametrize(("tp", "zero"), [(1, 1), (2, 2)])
+def test_what_hides_gradients_is_slowed_by_them(tp: int, zero: int) -> None:
+    """Of 32 layers the last to be reduced, or the first to be gathered, stands open; of the others what 20 of an
+    H100's 132 SMs would have computed."""
+    words = {"tp": tp, "dp": 8 // tp, "zero": zero, "micro_batches": 4, **EVENLY}
+    found = predict(load_model("llama-3-8b"), "h100-sxm", stack=changed(), **words)
+    sums = [row for row in found.kernels if row.kernel.between == "data"]
+    assert len(sums) == 2
+    for row in sums:
+        assert row.hidden == pytest.approx(row.seconds * 32 / 33 * 112 / 132)
+        assert row.share * found.seconds == pytest.approx(row.seconds - row.hidden)
+
+
+def test_experts_take_cores_once() -> None:
+    """HAI-LLM sets 20 cores apart for good; others' exchange takes them while it lasts."""
+    hai = load_stack("hai-llm")
+    assert hai.overlap.cores == 20
+    device = load_device("h800")
+    hiding = {
+        stack: hides(Run(stack=stack, ep=8, dp=8), "experts", device) for stack in ("hai-llm", "megatron-core-0.18")
+    }
+    assert hiding == {"hai-llm": 1, "megatron-core-0.18": cores_left(device)}
 
 
 def test_megatron_lm_hides_nothing_of_tensor_and_data_parallelism() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.reading.files import parse_toml, read_text
+from calc.spec.hardware import Device
 from calc.time.device.priors import factors, scaled
 from calc.time.models.collective import EFFICIENCY, passes
 
@@ -52,6 +53,15 @@ class Crossing:
     def interval(self, level: float) -> tuple[float, float]:
         """Factors (low, high) on a predicted time between which `level` of measured times lie."""
         return scaled(factors("network"), level)
+
+
+def cores_left(device: Device | None) -> float:
+    """The part of a device's cores that a collective leaves to what computes beside it; all of them where none is known
+    to be held: on one that has no fast links of its own, or is no GPU of the library."""
+    beside = constants()["beside"]
+    if device is None or device.cores is None or device.link is None or device.vendor not in beside["vendors"]:
+        return 1.0
+    return 1 - min(beside["cores"] / device.cores.value, 1)
 
 
 def carried(op: str, ranks: Any, near: Any) -> Any:

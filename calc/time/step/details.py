@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from calc.memory.sharding import Stage
+from calc.spec.hardware import Device
 from calc.spec.run import Run
 from calc.time.cluster.links import links_of
 from calc.time.device.priors import factors, scaled
@@ -61,8 +62,9 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     computing = {part.name: part.seconds for part in parts}
     total = sum(computing.values())
     moved = _copied(question, run, stage, one, computing) if moves(question, run) else []
-    within, computing = _within(run, computing, list(_on(question, stage, one.messages)))
-    sent = [*moved, *within, *_talking(run, stage, computing, list(zip(messages, timings[len(last) :], strict=True)))]
+    within, computing = _within(run, computing, list(_on(question, stage, one.messages)), speed.device)
+    between = list(zip(messages, timings[len(last) :], strict=True))
+    sent = [*moved, *within, *_talking(run, stage, computing, between, speed.device)]
     each = total + sum(row.seconds - row.hidden for message, row in sent if not message.once)
     after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for message, row in sent if message.once)
     launched = weighed(one.sums.launched, places(question.spec, stage))
@@ -140,14 +142,14 @@ def _columns(timed: Iterator[Timed]) -> tuple[list[Kernel], list[Timing]]:
 
 
 def _within(
-    run: Run, computing: dict[str, float], timed: Sequence[Timed]
+    run: Run, computing: dict[str, float], timed: Sequence[Timed], device: Device | None
 ) -> tuple[list[tuple[Message, Row]], dict[str, float]]:
     """The collectives of a pass with what of each computing hides, and the computing that is left."""
     found: list[tuple[Message, Row]] = []
     for name in WITHIN_A_PASS:
         own = [(kernel, time) for kernel, time in timed if kernel.between == name]
         seconds = sum(kernel.calls * time.seconds for kernel, time in own)
-        behind, computing = behind_computing(seconds, hides(run, name), computing)
+        behind, computing = behind_computing(seconds, hides(run, name, device), computing)
         part = behind / seconds if seconds else 0.0
         for kernel, time in own:
             each = kernel.calls * time.seconds
@@ -156,11 +158,15 @@ def _within(
 
 
 def _talking(
-    run: Run, stage: Stage, computing: dict[str, float], messages: Sequence[tuple[Message, Timing]]
+    run: Run,
+    stage: Stage,
+    computing: dict[str, float],
+    messages: Sequence[tuple[Message, Timing]],
+    device: Device | None,
 ) -> list[tuple[Message, Row]]:
     """The collectives between stages and replicas, with what of each passes while something else runs."""
     seconds = [(message, message.kernel.calls * time.seconds) for message, time in messages]
-    shown = zip(hidden(run, stage, computing, seconds), messages, strict=True)
+    shown = zip(hidden(run, stage, computing, seconds, device), messages, strict=True)
     return [
         (message, Row(message.kernel, time, each, 0.0, hidden=behind)) for (message, each, behind), (_, time) in shown
     ]

@@ -9,7 +9,9 @@ from calc.memory.sharding import Stage
 from calc.quantities.modules import in_pieces
 from calc.sizes import Size, at_least, is_array, maximum
 from calc.spec import ModelSpec
+from calc.spec.hardware import Device
 from calc.spec.run import Run
+from calc.time.cluster.crossing import cores_left
 from calc.time.cluster.links import Links
 from calc.time.cluster.stacks import stack_of
 from calc.time.kernels.kernel import Between, Kernel, width_of
@@ -66,18 +68,21 @@ def times_run(some: Iterable[Leaf], run: Run) -> Iterator[tuple[Leaf, float]]:
         yield leaf, times + 1 if pieces and in_pieces(leaf, pieces) else times
 
 
-def hides(run: Run, between: str) -> Size:
-    """What part of the collectives between such ranks passes behind computing under the stack of a run.
+def hides(run: Run, between: str, device: Device | None) -> Size:
+    """What part of the seconds of collectives between such ranks passes behind computing under the stack of a run.
 
     Products in as many pieces as there are ranks leave one piece's exchange open (Wang et al. 2023, ASPLOS, and
-    Megatron-Core's user buffers), and so does a ring of keys and values (arXiv:2310.01889).
+    Megatron-Core's user buffers), and so does a ring of keys and values (arXiv:2310.01889): copies, which hold no
+    cores. Others lose what computing is slowed by, unless the stack takes cores for them from all computing.
     """
     overlap = stack_of(run).overlap
     if between == "tensor":
         return float(overlap.tensor) * (1 - 1 / run.tp)
     if between == "context":
         return float(overlap.context) * (1 - 1 / run.cp)
-    return float(overlap.experts)
+    if between == "data":
+        return float(overlap.data) * cores_left(device)
+    return float(overlap.experts) * (1.0 if overlap.cores else cores_left(device))
 
 
 def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held, links: Links) -> Iterator[Message]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from calc.memory.sharding import Stage
 from calc.sizes import Size, either, is_array, maximum, minimum
 from calc.spec import ModelSpec
+from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName, Run
 from calc.time.cluster.links import Links, links_of
 from calc.time.cluster.measured import with_measured
@@ -119,7 +120,7 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
     each, left = total, dict(computing)
     for name, sums in one.sent.items():
         seconds = weighed(sums, factors)
-        own, left = behind_computing(seconds, hides(run, name), left)
+        own, left = behind_computing(seconds, hides(run, name, question.speed.device), left)
         each = each + seconds - own
     copies: tuple[Crossing, ...] = ()
     if moves(question, run):
@@ -136,7 +137,7 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
             (message, _column(message, question, run, links))
             for message in between_ranks(question.spec, run, stage, held, links)
         ]
-        for message, seconds, own in hidden(run, stage, left, messages):
+        for message, seconds, own in hidden(run, stage, left, messages, question.speed.device):
             each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
     extra = extra_seconds(question, run, total, weighed(one.launched, factors))
     return StageSeconds(MicroBatch(each, extra), total, last + sent, sent, copies)
@@ -194,17 +195,22 @@ def behind_computing(seconds: Size, part: Size, left: Mapping[str, Size]) -> tup
 
 
 def hidden(
-    run: Run, stage: Stage, computing: Mapping[str, Size], messages: Iterable[tuple[Message, Size]]
+    run: Run,
+    stage: Stage,
+    computing: Mapping[str, Size],
+    messages: Iterable[tuple[Message, Size]],
+    device: Device | None,
 ) -> Iterator[tuple[Message, Size, Size]]:
     """Collectives with their seconds, and those of them that pass while a stretch is computing: all but that of one
-    layer, which is the first to be gathered or the last to be reduced, and together no more than the stretch lasts."""
+    layer, which is the first to be gathered or the last to be reduced, less what the cores that they hold take from the
+    stretch, and together no more than it lasts."""
     each: dict[Hidden, Size] = {"forward": computing.get("forward", 0.0), "backward": computing.get("backward", 0.0)}
     # Stages in pieces are done with one of them while others still have micro-batches to run, and of two stages a rank
     # ends each behind its own.
     often = either(run.interleave > 1, minimum(run.pp, run.passes_a_step), stage.stages)
     whole: dict[Hidden, Size] = {name: seconds * often for name, seconds in each.items()}
     part = 1 - 1 / (sum(stage.layers.values()) + 1)
-    data = float(stack_of(run).overlap.data)
+    data = hides(run, "data", device)
     for message, seconds in messages:
         behind: Size = 0.0
         if message.behind != "nothing":
