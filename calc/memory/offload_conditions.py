@@ -46,7 +46,7 @@ def of_optimizer_on_host(run: Run) -> Iterator[Condition]:
             "optimizer", "adamw with --offload optimizer: what others keep there is not described", run.optimizer
         )
     how = run.precision
-    if (how.master or how.weights) != "fp32":
+    if how.updated != "fp32":
         raise Refused("recipe", "one that updates weights in fp32 with --offload optimizer", run.recipe)
     if run.stack is None:
         return

@@ -9,6 +9,7 @@ from fractions import Fraction
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
+from calc.memory.stepping import stepping
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
@@ -24,7 +25,7 @@ class States:
     """Bytes on one rank.
 
     weights, gradients, optimizer: what it keeps; the optimizer's are moments and master weights. update: temporaries of
-    the optimizer's step, a wider copy of its gradients among them (`Run.widens`).
+    the optimizer's step, copies of its gradients among them (`calc.memory.stepping`).
     elements, trained: parameters of the rank before ZeRO divides them; those of routed experts among them are
         `expert_elements` and `expert_trained`.
     open: with ZeRO-3, gathered weights that stay gathered from forward to backward: of all that stands outside layers
@@ -139,10 +140,10 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         weights = weights + _part(held.frozen, run.zero, 3, ranks)
         gradients = gradients + _part(held.trained, run.zero, 2, ranks) * _bytes(how.gradients)
         own = _part(held.trained, run.zero, 1, ranks)
-        master, wide = 0 if how.master is None else _bytes(how.master), _bytes(how.master or how.weights)
+        master, wide = 0 if how.master is None else _bytes(how.master), _bytes(how.updated)
         here = _here(own, run.offloaded)
         state = state + here * master + steps.state_bytes(here, 8 * wide)
-        update = update + here * (steps.update + run.widens * wide * (1 - run.divides(3)))
+        update = update + stepping(run, steps, here, held.trained)
         if run.offloaded:
             host = host + 2 * wide * (own - here) + steps.state_bytes(own - here, 8 * wide)
             pinned = pinned + 2 * wide * (own - here)

@@ -16,6 +16,7 @@ from calc.spec.fields import Node, refuse
 from calc.spec.hardware import Device
 
 STACKS = Path(__file__).parents[1] / "data" / "stacks"
+GradientCopy = Literal["none", "beside", "flat"]
 USUAL_STACK = "pytorch"
 """What runs where no stack is said."""
 
@@ -89,7 +90,8 @@ class Stack(Node):
     are one kernel. attention: what runs it, by the names of [attention.backends] of calc/data/priors.toml.
     accumulates: whether products for weights' gradients add to those of earlier micro-batches themselves, in buffers
         that are there before the first goes back.
-    widens: whether the optimizer steps with copies of narrow gradients that are as wide as what it updates.
+    gradient_copy: which copy of gradients the optimizer steps with: of narrow ones one `beside` them that is as wide as
+        what it updates; of all one that is laid `flat` and then as wide, where the others go (DeepSpeed's).
     joins: whether products that read the same (queries, keys and values; gate and up) are one.
     weighs_activation: whether routers' weights multiply what experts' activations give, so that results are not kept.
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
@@ -109,7 +111,7 @@ class Stack(Node):
     compiled: bool = True
     attention: str = ""
     accumulates: bool = False
-    widens: bool = False
+    gradient_copy: GradientCopy = "none"
     joins: bool = False
     weighs_activation: bool = False
     once_a_rank: bool = False

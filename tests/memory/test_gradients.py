@@ -9,6 +9,7 @@ import torch
 
 import calc
 from calc.errors import Refused
+from calc.memory.stepping import moved_by_copies
 from calc.memory.training import TrainingRank, ranks
 from calc.spec.run import Run
 
@@ -40,6 +41,64 @@ def test_the_step_of_megatron_s_optimizer_holds_what_torch_does(format: str) -> 
     found = rank(stack="megatron-core", gradient_dtype=format).timeline["optimizer step"]
     assert found == each * N
     assert found == (2 + WIDTHS[format] + 4 + 8 + 4 * (format == "bf16")) * N
+
+
+def laid_flat(format: str) -> int:
+    """Most bytes an element while DeepSpeed's ZeRO-2 steps with gradients of a rank's part, beside its weights and
+    moments: all laid flat, widened, and freed (deepspeed/runtime/zero/stage_1_and_2.py, step)."""
+    averaged = [torch.ones(250, dtype=DTYPES[format]) for _ in range(4)]
+    master = torch.nn.Parameter(torch.ones(1000))
+    most = [sum(map(_size, averaged))]
+    flat = torch._utils._flatten_dense_tensors(averaged)
+    master.grad = flat.to(master.dtype)
+    most.append(most[0] + sum({each.data_ptr(): _size(each) for each in (flat, master.grad)}.values()))
+    del averaged, flat
+    torch.optim.AdamW([master], fused=True).step()
+    most.append(_size(master.grad))
+    return max(most) // 1000
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().nbytes()
+
+
+@pytest.mark.parametrize("format", DTYPES)
+def test_the_step_of_deepspeed_s_optimizer_holds_what_torch_does(format: str) -> None:
+    found = rank(stack="deepspeed", dp=4, zero=2, gradient_dtype=format).timeline["optimizer step"]
+    assert found == 2 * N + (12 + laid_flat(format)) * N / 4
+
+
+@pytest.mark.parametrize(
+    ("zero", "dp", "each"),
+    [
+        (0, 4, 16 + 4 + 4),
+        (1, 4, 4 + 12 / 4),
+        (1, 2, 4 + 12 / 2 + (6 / 2 - 2 / 2)),
+        (2, 2, 2 + (2 + 12 + 6) / 2),
+        (3, 4, (2 + 2 + 12 + 6) / 4),
+    ],
+)
+def test_deepspeed_frees_what_other_ranks_step_with_first(zero: int, dp: int, each: float) -> None:
+    """Without ZeRO every gradient is widened by itself before all are laid flat (fp16/fused_optimizer.py)."""
+    assert rank(stack="deepspeed", dp=dp, zero=zero).timeline["optimizer step"] == each * N
+
+
+def test_zero_3_of_deepspeed_steps_through_a_billion_parameters_at_a_time() -> None:
+    """`sub_group_size`: of Llama 3 70B on 8 ranks each has 8.8 billion."""
+    spec = calc.load_model("llama-3-70b")
+    run = Run(phase="training", seq=64, execution="sdpa", stack="deepspeed", dp=8, zero=3)
+    (only,) = ranks(spec, run.load(), run)
+    assert only.states.update == 6 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("words", "moved"),
+    [({"gradient_dtype": "bf16"}, 2 + 2 + 4 + 4), ({"gradient_dtype": "fp32"}, 8), ({"zero": 0}, 16)],
+)
+def test_what_copies_of_gradients_move(words: dict[str, Any], moved: int) -> None:
+    """Each copy is written and read once more: laid flat and widened, laid flat alone, widened and laid flat."""
+    run = Run(phase="training", seq=64, stack="deepspeed", **{"dp": 4, "zero": 2} | words)
+    assert moved_by_copies(run) == moved
 
 
 @pytest.mark.parametrize("format", DTYPES)

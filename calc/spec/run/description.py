@@ -20,6 +20,7 @@ from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
 from calc.spec.run.training import Training
 from calc.spec.run.workload import Workload
+from calc.spec.stack import GradientCopy
 
 LOAD_SIZES = ("batch", "seq", "context", "source_seq")
 """Fields that are sizes and may be symbols of a formula."""
@@ -103,13 +104,15 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.usual_optimizer == "adamw-bf16" or self.offload == "optimizer"
 
     @property
-    def widens(self) -> bool:
-        """Whether the optimizer's step makes a copy of gradients as wide as what it updates: Megatron-Core's but for
-        its precision-aware one."""
-        how, stack = self.precision, self.stack
-        if stack is None or not stack.widens or how.master is None or how.gradients == how.master:
-            return False
-        return not self.precision_aware
+    def gradient_copy(self) -> GradientCopy:
+        """Which copy of gradients the optimizer's step makes (`Stack`): none of gradients that are as wide as what it
+        updates but where all are laid flat, and none by Megatron-Core's precision-aware optimizer."""
+        how = self.precision
+        if self.stack is None or how.master is None:
+            return "none"
+        if self.stack.gradient_copy == "beside" and (how.gradients == how.master or self.precision_aware):
+            return "none"
+        return self.stack.gradient_copy
 
     @property
     def absorbs(self) -> bool:

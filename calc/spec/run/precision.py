@@ -39,6 +39,11 @@ class Recipe:
     reduced: str | None = None
 
     @property
+    def updated(self) -> str:
+        """The format of what the optimizer updates: of the wider copy of weights where there is one."""
+        return self.master or self.weights
+
+    @property
     def summed(self) -> str:
         """The format in which ranks sum gradients."""
         return self.reduced or self.gradients

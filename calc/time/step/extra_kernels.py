@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from calc.memory.sharding import Stage
+from calc.memory.stepping import moved_by_copies
 from calc.sizes import Size, at_least, is_array, rounded
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -136,8 +137,8 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     steps through what ZeRO leaves of the rank's parameters.
 
     The optimizer reads and writes what the recipe keeps (`calc.memory.states`): weights, gradients, moments, and the
-    wider copy of the weights where there is one. A wider copy of gradients that it steps with (`Run.widens`) is written
-    before, and read in their place. What the host updates is left out (`calc.time.step.offloaded`).
+    wider copy of the weights where there is one. Copies of gradients that it steps with (`calc.memory.stepping`) are
+    made before, and read in their place. What the host updates is left out (`calc.time.step.offloaded`).
     Sizes may be arrays; what some rows do without is called 0 times.
     """
     formats = number_formats(run)
@@ -155,9 +156,8 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     if run.offloaded == 1:
         return
     stepped = stepped_parameters(run, held) * (1 - float(run.offloaded))
-    updated = how.master or how.weights
-    copied = 2 * width_of(updated) * run.widens * (1 - run.divides(3))
-    moved = stepped * (2 * width_of(updated) + width_of(how.gradients) + copied)
+    updated = how.updated
+    moved = stepped * (2 * width_of(updated) + width_of(how.gradients) + moved_by_copies(run))
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)

@@ -44,7 +44,7 @@ def offloaded_seconds(run: Run, device: Device | None, stepped: Size) -> Offload
         found = None if device is None else device.name
         raise Refused("gpu", "with --offload optimizer one whose link to the host is known", found)
     how = run.precision
-    wide = width_of(how.master or how.weights)
+    wide = width_of(how.updated)
     away = stepped * float(run.offloaded)
     crossing = wide * away / (its.link * device.host.value / 2)
     each = its.reaches * shared
