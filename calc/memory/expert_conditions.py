@@ -26,7 +26,17 @@ def of_experts(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     name, ranks = "dp * cp", run.dp * run.cp
     if run.expert_tp is not None:
         name, ranks = "dp * cp * tp / expert_tp", ranks * run.folded
-    yield Condition("ep", f"a divisor of {name} = {size_text(ranks)}", run.ep, divides, run.ep, ranks)
+    expected = f"a divisor of {name} = {size_text(ranks)}{_otherwise(spec, run)}"
+    yield Condition("ep", expected, run.ep, divides, run.ep, ranks)
+
+
+def _otherwise(spec: ModelSpec, run: Run) -> str:
+    """What lets tensor-parallel ranks share out experts."""
+    if is_exactly(run.tp, 1) or run.expert_tp is not None:
+        return ""
+    if run.mode != "training":
+        return " (`serve` has servers whose tensor-parallel ranks share out experts)"
+    return " (times tp with --expert-tp 1)" if whole_experts(spec) else ""
 
 
 def whole_experts(spec: ModelSpec) -> bool:

@@ -90,6 +90,13 @@ HASHED = INDEXED.model_copy(
         (SMALL, {"ep": 2, "dp": 2}, "ep", "1 for a model without experts"),
         (MIXTRAL, {"ep": 3, "dp": 3}, "ep", "a divisor of n_experts = 8"),
         (MIXTRAL, {"ep": 4, "dp": 2}, "ep", "a divisor of dp * cp = 2"),
+        (MIXTRAL, {"ep": 4, "tp": 4}, "ep", "a divisor of dp * cp = 1 (times tp with --expert-tp 1)"),
+        (
+            MIXTRAL,
+            {"ep": 4, "tp": 4, "mode": "inference"},
+            "ep",
+            "a divisor of dp * cp = 1 (`serve` has servers whose tensor-parallel ranks share out experts)",
+        ),
         (calc.load_model("transformer-base"), {"pp": 2}, "pp", "1 for a model with towers or shared layers"),
         (SMALL, {"frozen": "nf4:g64"}, "frozen dtype", "none without an adapter, beside which all else is frozen"),
     ],
