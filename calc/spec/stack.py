@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -138,17 +139,18 @@ class Stack(Node):
         Where the rows are of another device of the same architecture, products in a step are taken to be as fast as the
         board's power lets them: a step keeps all cores busy for seconds, a measured kernel for less than one. With
         routed experts, cores wait between small products, so that more power than that of the rows makes them no
-        faster. experts: whether the model has some.
+        faster; where no row with experts is of a device's architecture, they take as many times as long as dense models
+        as they do where there are rows. experts: whether the model has some.
         """
-        known = self.fitted.computing
-        if device is None:
-            return known["other"]
-        if experts and (found := _of_kin(self.fitted.experts, device)) is not None:
+        known, of_experts = self.fitted.computing, self.fitted.experts
+        if experts and device is not None and (found := _of_kin(of_experts, device)) is not None:
             factor, slower = found
             return factor * max(slower, 1.0)
-        if (found := _of_kin(known, device)) is not None:
-            return found[0] * found[1]
-        return known["other"]
+        found = None if device is None else _of_kin(known, device)
+        dense = known["other"] if found is None else found[0] * found[1]
+        if not experts or not of_experts:
+            return dense
+        return dense * fmean(factor / known.get(name, known["other"]) for name, factor in of_experts.items())
 
 
 def _of_kin(known: Mapping[str, float], device: Device) -> tuple[float, float] | None:

@@ -130,7 +130,9 @@ def test_more_power_makes_steps_with_experts_no_faster() -> None:
         ratio = power["gb200"] / watts
         assert stack.computing(load_device(name), experts=True) == pytest.approx(factor * max(ratio, 1.0))
         assert stack.computing(load_device(name)) == pytest.approx(dense * ratio)
-    assert stack.computing(load_device("h100-sxm"), experts=True) == stack.computing(load_device("h100-sxm"))
+    longer = stack.fitted.experts["gb200"] / stack.fitted.computing["gb200"]
+    for device in (load_device("h100-sxm"), load_device("tpu-v5e"), None):
+        assert stack.computing(device, experts=True) == pytest.approx(stack.computing(device) * longer)
 
 
 def test_the_bias_of_experts_goes_through_memory_again() -> None:

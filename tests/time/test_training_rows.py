@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 REGIMES = {"1 to 8": (1, 8), "9 to 64": (9, 64), "65 to 512": (65, 512), "above 512": (513, 10**9)}
 FEW = 30
 """Rows below which nothing is said of an interval."""
-MOST = {"dense": (0.08, 0.12), "experts": (0.16, 0.2), "nvfp4": (0.15, 1), "lora": (0.15, 1), "AMD and TPU": (0.2, 1)}
-"""Kind -> the median and the mean error that are promised; of experts, 0.15 were aimed at (docs/prediction.md)."""
+MOST = {"dense": (0.08, 0.12), "experts": (0.15, 0.2), "nvfp4": (0.15, 1), "lora": (0.15, 1), "AMD and TPU": (0.2, 1)}
+"""Kind -> the median and the mean error that are promised."""
 REFUSED = 0.05
 """Part of the rows that may be refused."""
 
