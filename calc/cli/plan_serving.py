@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from calc.cli import options
 from calc.cli.guessing import guessing
 from calc.errors import Refused
 from calc.output.notes import remark, warn_beyond
+from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.serving import replicas_for, search_serving
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
@@ -54,7 +56,7 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
     help="Chance that a guess is right; asked for by --guess.",
 )
 @click.option("--price", metavar="NAME=2/h,…", help="Of a GPU of each device an hour.")
-@click.option("--rate", type=float, help="Requests a second: how many replicas?")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests a second: how many replicas?")
 @click.option("--headroom", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
 @click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan.")
 @options.output
@@ -71,13 +73,17 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
           --output 256 --slo tpot=20ms
     """
     wish = _wish(model, given)
-    found = search_serving(wish)
+    with closing(Progress()) as progress:
+        found = search_serving(wish, progress)
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
     record = _record(found, wish, given)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
-    if lines and fmt == "table":
-        click.echo("\n".join(lines))  # alone and unbroken, so that it can be run
-        return 0
+    if given["tool"] and found.best is None:
+        remark("nothing is written: " + ("none meets the SLO" if found.nearest else "no layout holds the model"))
+    if given["tool"] and fmt == "table":
+        for line in lines:
+            click.echo(line)  # alone and unbroken, so that it can be run
+        return 0 if lines else 1
     emit([record | {"launch": lines}], _tables(found, record), fmt)
     return 0 if found.best is not None else 1
 
@@ -87,14 +93,16 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
     for name in given["engine"]:
         if name not in fitted_engines():
             raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
-    guess = guessing(model, given)
+    guess, limits = guessing(model, given), slo(given["slo"])
+    if limits.tpot is not None and given["output"] == 1:
+        raise Refused("--slo", "ttft alone for answers of one token, which none follows", given["slo"])
     return Wish(
         model,
         devices,
         _range(given["gpus"]),
         given["input_"],
         given["output"],
-        slo(given["slo"]),
+        limits,
         given["engine"],
         given["dtype"],
         given["batched_tokens"] or (None,),
@@ -119,7 +127,10 @@ def slo(text: str) -> Slo:
         match = _TIME.fullmatch(part)
         if match is None:
             raise Refused("--slo", "ttft=TIME or tpot=TIME with commas between them, such as tpot=20ms", part)
-        found[match[1]] = float(match[2]) * (1e-3 if match[3] == "ms" else 1.0)
+        name, seconds = match[1], float(match[2]) * (1e-3 if match[3] == "ms" else 1.0)
+        if name in found or seconds <= 0:
+            raise Refused("--slo", "each time once, and above 0", text)
+        found[name] = seconds
     return Slo(**found)
 
 
@@ -203,10 +214,11 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
         note += "\nprice/M: of a million tokens of answers, with their prompts"
     shown = [_row(plan) for plan in found.front[::step]]
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
+    if found.nearest is not None:
+        title = "none meets the SLO; the nearest, every request simulated"
+        return [*tables, Table(columns, [_row(found.nearest)], title, "", SPARE)]
     if found.best is None:
-        near = [] if found.nearest is None else [_row(found.nearest)]
-        title = "none meets the SLO" + ("; the nearest, every request simulated" if near else "")
-        return [*tables, Table(columns, near, title, "", SPARE)]
+        return [*tables, Table(("", ""), [("best", "no layout holds the model")])]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"

@@ -10,7 +10,7 @@ from calc.memory.condition import Condition, at_most, divides, must_be_one, size
 from calc.memory.expert_conditions import of_experts
 from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
-from calc.sizes import Size, either, is_array, is_exactly
+from calc.sizes import Size, at_least, either, is_array, is_exactly
 from calc.spec import (
     Attention,
     Bottleneck,
@@ -89,6 +89,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _sharing(run, run.shard)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):
         yield from _pieces(spec, run)
+    yield from _deepspeed(run)
     if run.schedule == "dualpipe":
         yield from of_dualpipe(run.pp, run.micro_batches)
     yield from of_layers(spec, run)
@@ -210,6 +211,20 @@ def _pieces(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         expected = f"a multiple of pp = {size_text(run.pp)} under {name} with pieces of stages"
         rounds = either(run.interleave == 1, 1, run.pp) if is_array(run.interleave) else run.pp
         yield Condition("micro_batches", expected, passes, divides, rounds, passes)
+
+
+def _deepspeed(run: Run) -> Iterator[Condition]:
+    """Of which optimizer steps: its BF16_Optimizer, which keeps gradients in two formats, is not described."""
+    if run.mode != "training" or run.gradient_copy != "flat":
+        return
+    if run.precision.gradients == run.precision.updated:
+        expected = f"2 or more with gradients in {run.precision.gradients} under --stack deepspeed"
+        yield Condition("zero", expected, run.zero, at_most, 2, run.zero)
+    if not is_exactly(run.pp, 1):
+        several = at_least(run.pp, 2)
+        expected = "1 in a pipeline under --stack deepspeed"
+        yield Condition("zero", expected, run.zero, at_most, several, run.zero)
+        yield Condition("zero", expected, run.zero, at_most, run.zero, 3 - 2 * several)
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
-from calc.memory.stepping import stepping
+from calc.memory.stepping import NOTHING, Stepped, stepping
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
@@ -68,11 +68,12 @@ class States:
 @dataclass(slots=True)
 class _Held:
     """Elements of a rank before ZeRO: of weights that are spread over dp * cp ranks, or of experts, over dp * cp / ep.
-    frozen: bytes of those that are not trained."""
+    frozen: bytes of those that are not trained. tensors: elements of each that is."""
 
     trained: Size = 0
     elements: Size = 0
     frozen: Size = 0
+    tensors: list[Size] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
         held.elements = held.elements + share * one
         if weight.trainable:
             held.trained = held.trained + share * one
+            held.tensors.append(either(copies > 0, one) if is_array(copies) else one * bool(copies))
         else:
             held.frozen = held.frozen + share * _frozen_bytes(weight, leaf, one, frozen or how.weights)
         if place == "layer" or is_array(copies) or copies:
@@ -131,7 +133,8 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
 
 def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
     """What ZeRO leaves of it on one rank."""
-    weights = gradients = state = update = host = pinned = 0
+    weights = gradients = state = host = pinned = 0
+    stepped = {False: NOTHING, True: NOTHING}
     for held, expert in ((dense, False), (experts, True)):
         if is_exactly(held.elements, 0):
             continue
@@ -143,7 +146,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         master, wide = 0 if how.master is None else _bytes(how.master), _bytes(how.updated)
         here = _here(own, run.offloaded)
         state = state + here * master + steps.state_bytes(here, 8 * wide)
-        update = update + stepping(run, steps, here, held.trained)
+        stepped[expert] = Stepped(here, held.trained, tuple(held.tensors))
         if run.offloaded:
             host = host + 2 * wide * (own - here) + steps.state_bytes(own - here, 8 * wide)
             pinned = pinned + 2 * wide * (own - here)
@@ -160,7 +163,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         weights=weights,
         gradients=gradients,
         optimizer=state,
-        update=update,
+        update=stepping(run, steps, *stepped.values()),
         elements=elements,
         trained=trained,
         expert_elements=experts.elements,

@@ -13,37 +13,47 @@ from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec, Moe
+from calc.workers.job import Progress
 
 LOADS = tuple(2 ** (i / 2) for i in range(23))
 """Requests under way on one replica that are looked at: 1 to 2,048."""
+SLOWER = 2.0
+"""How many times as long as in a simulation a token may take in closed form: where answers are short and start
+together, no prompts come between their tokens."""
 PAIRED = 12
 """Readers of prompts that are tried with every maker of answers."""
 
 
-def search_serving(wish: Wish) -> Found:
-    """Every plan. Errors: Refused where no layout divides the model, or a device lacks a price."""
+def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
+    """Every plan. progress: called with what is done, how much of it and how much there is.
+
+    Errors: Refused where no layout divides the model, or a device lacks a price."""
     if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
         raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
     services = list(_services(wish))
     if not services:
         raise Refused("--gpus", "a number of GPUs that divides the model", f"{wish.gpus[0]}..{wish.gpus[1]}")
     holding = [each for each in services if each.running(wish.input, wish.output) >= 1]
-    plans = [plan for service in holding for plan in _loads(wish, service)]
+    plans: list[ServingPlan] = []
+    for done, service in enumerate(holding):
+        plans += _loads(wish, service)
+        if progress is not None:
+            progress("layouts", done + 1, len(holding))
     if wish.apart:
         plans += _apart(wish, holding)
-    meeting = sorted((plan for plan in plans if wish.slo.meets(plan.ttft, plan.tpot)), key=_worth)
-    best = _confirmed(wish, meeting) if wish.slo.asks else next(iter(meeting), None)
+    meeting = sorted((plan for plan in plans if wish.slo.times(plan.ttft, plan.tpot) <= SLOWER), key=_worth)
+    best = _confirmed(wish, meeting, progress) if wish.slo.asks else next(iter(meeting), None)
     nearest = _nearest(wish, plans) if best is None else None
-    if nearest is not None and wish.slo.meets(nearest.ttft, nearest.tpot):
-        best, nearest = nearest, None  # the closed form may be the slower of the two
     return Found(_front(plans), best, nearest, len(plans), len(services), len(holding))
 
 
-def _confirmed(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
-    """The first of some plans that meets the SLO request by request too, as `serve` simulates it: the closed form
-    has no queue of prompts that come together."""
+def _confirmed(wish: Wish, plans: Sequence[ServingPlan], progress: Progress | None) -> ServingPlan | None:
+    """The first of some plans that meets the SLO request by request, as `serve` simulates it: the closed form has no
+    queue of prompts that come together, and may be a little slower else."""
     missed: dict[int, float] = {}
-    for plan in plans:
+    for done, plan in enumerate(plans):
+        if progress is not None:
+            progress("plans", done, len(plans))
         kind = id(plan.services[-1])
         if plan.concurrency >= missed.get(kind, math.inf):
             continue  # more users at once do not see less

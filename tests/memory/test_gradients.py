@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ import calc
 from calc.errors import Refused
 from calc.memory.stepping import moved_by_copies
 from calc.memory.training import TrainingRank, ranks
+from calc.spec import ModelSpec
 from calc.spec.run import Run
 
 GPT2 = calc.load_model("gpt2")
@@ -62,41 +64,93 @@ def _size(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().nbytes()
 
 
+LLAMA, TABLE = calc.load_model("llama-3-8b"), 128256 * 4096
+MIXTRAL = calc.load_model("mixtral-8x7b")
+
+
+def stepped(spec: ModelSpec, **words: Any) -> TrainingRank:
+    """A rank of DeepSpeed's."""
+    run = Run(phase="training", seq=64, execution="sdpa", stack="deepspeed", **words)
+    return ranks(spec, run.load(), run)[0]
+
+
 @pytest.mark.parametrize("format", DTYPES)
 def test_the_step_of_deepspeed_s_optimizer_holds_what_torch_does(format: str) -> None:
-    found = rank(stack="deepspeed", dp=4, zero=2, gradient_dtype=format).timeline["optimizer step"]
-    assert found == 2 * N + (12 + laid_flat(format)) * N / 4
+    n = int(calc.estimate(LLAMA, "params").value)
+    found = stepped(LLAMA, dp=4, zero=2, gradient_dtype=format).timeline["optimizer step"]
+    assert found == 2 * n + (12 + laid_flat(format)) * n / 4
 
 
 @pytest.mark.parametrize(
-    ("zero", "dp", "each"),
+    ("words", "each"),
     [
-        (0, 4, 16 + 4 + 4),
-        (1, 4, 4 + 12 / 4),
-        (1, 2, 4 + 12 / 2 + (6 / 2 - 2 / 2)),
-        (2, 2, 2 + (2 + 12 + 6) / 2),
-        (3, 4, (2 + 2 + 12 + 6) / 4),
+        ({"zero": 0, "dp": 4}, 4 + 4),
+        ({"zero": 1, "dp": 2}, 6 / 2 - 2 / 2),
+        ({"zero": 2, "dp": 2}, 6 / 2),
+        ({"zero": 2, "dp": 2, "optimizer": "adamw-foreach"}, 6 / 2),
+        ({"zero": 1, "dp": 1}, 6),
     ],
 )
-def test_deepspeed_frees_what_other_ranks_step_with_first(zero: int, dp: int, each: float) -> None:
+def test_deepspeed_frees_what_other_ranks_step_with_first(words: dict[str, Any], each: float) -> None:
     """Without ZeRO every gradient is widened by itself before all are laid flat (fp16/fused_optimizer.py)."""
-    assert rank(stack="deepspeed", dp=dp, zero=zero).timeline["optimizer step"] == each * N
+    assert stepped(LLAMA, **words).states.update == each * int(calc.estimate(LLAMA, "params").value)
 
 
-def test_zero_3_of_deepspeed_steps_through_a_billion_parameters_at_a_time() -> None:
-    """`sub_group_size`: of Llama 3 70B on 8 ranks each has 8.8 billion."""
+@pytest.mark.parametrize(("zero", "dp", "shared"), [(1, 4, 1), (2, 64, 1), (3, 64, 64)])
+def test_the_norm_of_a_gradient_is_taken_in_fp64(zero: int, dp: int, shared: int) -> None:
+    """Of a table whole, or of a rank's part of it: more than what is laid flat where many ranks share that."""
+    n = int(calc.estimate(LLAMA, "params").value)
+    assert stepped(LLAMA, dp=dp, zero=zero).states.update == max(
+        8 * min(TABLE / shared, n / dp), 6 * n / dp * (zero > 1)
+    )
+
+
+@pytest.mark.parametrize(("optimizer", "each"), [("adamw", 6), ("adamw-foreach", 8)])
+def test_zero_3_of_deepspeed_steps_through_a_billion_parameters_at_a_time(optimizer: str, each: int) -> None:
+    """`sub_group_size`: of Llama 3 70B on 8 ranks each has 8.8 billion. Its narrow gradients are views of a buffer that
+    stays (zero/stage3.py, grad_partitions_flat_buffer), beside a widened copy and torch's temporaries, 4 bytes each."""
     spec = calc.load_model("llama-3-70b")
-    run = Run(phase="training", seq=64, execution="sdpa", stack="deepspeed", dp=8, zero=3)
-    (only,) = ranks(spec, run.load(), run)
-    assert only.states.update == 6 * 10**9
+    assert stepped(spec, dp=8, zero=3, optimizer=optimizer).states.update == each * 10**9
+    assert stepped(MIXTRAL, dp=8, zero=3, optimizer=optimizer).states.update == each * int(
+        min(calc.estimate(MIXTRAL, "params").value / 8, 10**9)
+    )
+
+
+def test_experts_on_other_ranks_are_stepped_with_by_themselves() -> None:
+    """Mixtral's, whole on every rank, go with all else; one a rank is more than the rest of it in eight parts."""
+    n = int(calc.estimate(MIXTRAL, "params").value)
+    experts = 32 * 3 * 4096 * 14336
+    assert stepped(MIXTRAL, dp=8, zero=2).states.update == 6 * n / 8
+    assert stepped(MIXTRAL, dp=8, zero=2, ep=8).states.update == 6 * experts
+    both = stepped(MIXTRAL, dp=8, zero=2, ep=np.array([1, 8])).states.update
+    assert list(both) == [6 * n / 8, 6 * experts]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"dp": 4, "zero": 1, "gradient_dtype": "fp32"}, "2 or more with gradients in fp32 under --stack deepspeed"),
+        ({"pp": 2}, "1 in a pipeline under --stack deepspeed"),
+        ({"pp": 2, "dp": 4, "zero": 2}, "1 in a pipeline under --stack deepspeed"),
+    ],
+)
+def test_optimizers_of_deepspeed_that_are_not_described_are_refused(words: dict[str, Any], expected: str) -> None:
+    with pytest.raises(Refused) as error:
+        stepped(LLAMA, **words)
+    assert (error.value.field, error.value.expected) == ("zero", expected)
 
 
 @pytest.mark.parametrize(
     ("words", "moved"),
-    [({"gradient_dtype": "bf16"}, 2 + 2 + 4 + 4), ({"gradient_dtype": "fp32"}, 8), ({"zero": 0}, 16)],
+    [
+        ({"gradient_dtype": "bf16"}, (2 + 2 + 4 + 4) + (2 + 8 + 8) + 8 + 4),
+        ({"gradient_dtype": "fp32"}, 8 + (4 + 8 + 8) + 8 + 4),
+        ({"zero": 0}, 16 + 4 + 8 + 4),
+    ],
 )
 def test_what_copies_of_gradients_move(words: dict[str, Any], moved: int) -> None:
-    """Each copy is written and read once more: laid flat and widened, laid flat alone, widened and laid flat."""
+    """Each copy is written and read once more: laid flat and widened, laid flat alone, widened and laid flat. Then the
+    norm, what clips, and weights that are copied back."""
     run = Run(phase="training", seq=64, stack="deepspeed", **{"dp": 4, "zero": 2} | words)
     assert moved_by_copies(run) == moved
 
@@ -105,7 +159,7 @@ def test_what_copies_of_gradients_move(words: dict[str, Any], moved: int) -> Non
 @pytest.mark.parametrize("zero", [1, 2])
 def test_one_buffer_is_what_micro_batches_and_ranks_are_summed_in(format: str, zero: int) -> None:
     """Megatron-Core's and DeepSpeed's: each rank's whole gradients, or from ZeRO-2 on its part."""
-    for stack, recipe in (("megatron-core", "fp8"), ("deepspeed", "bf16-zero")):
+    for stack, recipe in (("megatron-core", "fp8"), *[("deepspeed", "bf16-zero")] * (zero == 2 or format == "bf16")):
         own = rank(stack=stack, recipe=recipe, dp=8, zero=zero, gradient_dtype=format).states
         assert own.gradients == WIDTHS[format] * (N if zero == 1 else N / 8)
 

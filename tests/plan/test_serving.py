@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from calc.architectures.models import load_model
 from calc.cli import main
 from calc.cli.plan_serving import slo as read_slo
 from calc.errors import Refused
-from calc.plan.serving import replicas_for, search_serving
+from calc.plan.serving import LOADS, replicas_for, search_serving
 from calc.plan.serving_plan import Slo, Wish
 from calc.serve.answer import answer
 from calc.serve.layout import layout_of
@@ -75,7 +76,7 @@ def test_servers_have_as_many_gpus_as_were_asked(model: str, gpus: tuple[int, in
     """Powers of two and both ends, where the model divides by them; never fewer than asked."""
     from dataclasses import replace
 
-    wish = replace(WISH, spec=load_model(model), devices=("h200",), prices=None, dtypes=("bf16",), gpus=gpus)
+    wish = replace(WISH, spec=load_model(model), devices=("h200",), prices=None, dtypes=("bf16",), gpus=gpus, slo=Slo())
     assert {plan.gpus for plan in search_serving(wish).front} <= sizes
     for size in sizes:
         assert {plan.gpus for plan in search_serving(replace(wish, gpus=(size, size))).front} == {size}
@@ -91,7 +92,7 @@ def test_a_number_of_gpus_that_no_layout_has_is_refused() -> None:
 def test_prompts_apart_make_steadier_answers() -> None:
     from dataclasses import replace
 
-    wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 8), input=16384, output=256)
+    wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 8), input=16384, output=256, slo=Slo())
     together, apart = search_serving(wish), search_serving(replace(wish, apart=True))
     assert apart.tried > together.tried
     assert any(len(plan.services) == 2 for plan in apart.front)
@@ -172,13 +173,17 @@ def test_no_plan_meets_it(run: Run) -> None:
     assert record["nearest"]["layout"] == least["layout"]
     assert record["nearest"]["tpot"] == pytest.approx(least["tpot"], rel=0.05)
     assert "none meets the SLO; the nearest" in run(*ASKED, "--slo", "tpot=0.01ms")[1]
+    assert run(*ASKED, "--slo", "tpot=0.01ms", "--as", "vllm")[:2] == (1, "")
+    code, out, _ = run("--on", "rtx-3070", "--gpus", "1", "--input", "1024", "--output", "256")
+    assert code == 1
+    assert "no layout holds the model" in out
 
 
 def test_the_nearest_is_what_serve_says_of_it() -> None:
     """Both limits count, the one that is missed by more first."""
     from dataclasses import replace
 
-    wish = replace(WISH, devices=("h100-sxm",), slo=Slo(ttft=1e-3, tpot=1.0))
+    wish = replace(WISH, devices=("h100-sxm",), slo=Slo(ttft=1e-3, tpot=1e-3))
     nearest = search_serving(wish).nearest
     assert nearest is not None
     service = nearest.services[0]
@@ -188,12 +193,44 @@ def test_the_nearest_is_what_serve_says_of_it() -> None:
     assert nearest.ttft == pytest.approx(report.ttft.mean)
     assert not wish.slo.meets(nearest.ttft, nearest.tpot)
     assert wish.slo.times(nearest.ttft, nearest.tpot) == pytest.approx(nearest.ttft / 1e-3)
+    # The first token of the nearest to 1 ms a token alone is later, on another number of GPUs or in another format.
+    other = search_serving(replace(wish, slo=Slo(tpot=1e-3))).nearest
+    assert other is not None
+    assert (other.tpot, other.ttft) < (nearest.tpot, math.inf)
+    assert Slo(ttft=1.0, tpot=0.01).times(0.5, 0.02) == pytest.approx(2)
+
+
+def test_the_best_is_the_most_users_that_meet_when_simulated() -> None:
+    """Answers of 64 tokens that start together: in closed form a token takes up to twice as long."""
+    from dataclasses import replace
+
+    wish = replace(WISH, devices=("h200",), gpus=(2, 2), input=256, output=64, dtypes=("bf16",), prices=None)
+    service = service_of(wish.spec, "h200", layout_of(wish.spec, tp=2), "vllm", "bf16")
+    found = {}
+    for users in sorted({int(load) for load in LOADS if load < 50}):
+        report = answer(service, closed_loop(users, 256, 64, closed_count(users), service.engine.scatter)).report
+        assert report is not None
+        found[users] = report.tpot.mean
+    for limit in (0.00379, 0.0043):
+        best = search_serving(replace(wish, slo=Slo(tpot=limit))).best
+        assert best is not None
+        assert best.concurrency == max(users for users, tpot in found.items() if tpot <= limit)
 
 
 @pytest.mark.parametrize(
-    "words", [("--slo", "tpot=20"), ("--gpus", "4..1"), ("--price", "h100-sxm=cheap"), ("--on", "nonsense")]
+    "words",
+    [
+        ("--slo", "tpot=20"),
+        ("--slo", "tpot=0ms"),
+        ("--slo", "tpot=5ms,tpot=9ms"),
+        ("--slo", "tpot=5ms", "--output", "1"),
+        ("--rate", "-5"),
+        ("--gpus", "4..1"),
+        ("--price", "h100-sxm=cheap"),
+        ("--on", "nonsense"),
+    ],
 )
-def test_bad_words(run: Run, words: tuple[str, str]) -> None:
+def test_bad_words(run: Run, words: tuple[str, ...]) -> None:
     code, out, err = run(*ASKED, *words)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")

@@ -51,8 +51,8 @@ def _write(launch: Launch) -> str:
         },
     }
     if (summed := run.precision.summed) != DEFAULT_FORMAT:
-        if run.zero == 0:
-            raise Refused("zero", f"1 or more with gradients in {summed}, in DeepSpeed's files", run.zero)
+        if run.zero < 2:
+            raise Refused("zero", f"2 or more with gradients in {summed}, in DeepSpeed's files", run.zero)
         document |= {"communication_data_type": summed, "data_types": {ACCUMULATED_IN: summed}}
     # Without a learning rate, which is the program's to say: DeepSpeed takes an optimizer that it is given before this.
     if "optimizer" in launch.question.words:
@@ -118,7 +118,8 @@ def _optimizer(found: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _gradients(found: dict[str, Any], zero: int, where: str) -> dict[str, str]:
     """The format in which gradients are summed, between ranks and over micro-batches. Errors: Refused where these are
-    two, which is not described, and for another than the weights' without ZeRO, which DeepSpeed refuses."""
+    two, which is not described, and for another than the weights' below ZeRO-2: without ZeRO DeepSpeed refuses it, and
+    under ZeRO-1 keeps gradients in both."""
     types = found.get("data_types", {})
     if not isinstance(types, dict):
         raise Refused(f"{where}: data_types", "an object", types)
@@ -130,8 +131,8 @@ def _gradients(found: dict[str, Any], zero: int, where: str) -> dict[str, str]:
         raise Refused(both, "fp32 or bf16, both", f"{sent} and {kept}")
     if kept == DEFAULT_FORMAT:
         return {}
-    if not zero:
-        raise Refused(f"{where}: {ACCUMULATED_IN}", f"{DEFAULT_FORMAT} without ZeRO", kept)
+    if zero < 2:
+        raise Refused(f"{where}: {ACCUMULATED_IN}", f"{DEFAULT_FORMAT} below ZeRO-2", kept)
     return {"gradient_dtype": kept}
 
 
