@@ -218,7 +218,7 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
         title = "none meets the SLO; the nearest, every request simulated"
         return [*tables, Table(columns, [_row(found.nearest)], title, "", SPARE)]
     if found.best is None:
-        return [*tables, Table(("", ""), [("best", "no layout holds the model")])]
+        return [Table(("", ""), [("best", f"none of {found.layouts} layouts holds the model")])]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"

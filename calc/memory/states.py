@@ -120,7 +120,7 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
         held.elements = held.elements + share * one
         if weight.trainable:
             held.trained = held.trained + share * one
-            held.tensors.append(either(copies > 0, one) if is_array(copies) else one * bool(copies))
+            held.tensors.append(either(copies > 0 if is_array(copies) else copies, one))
         else:
             held.frozen = held.frozen + share * _frozen_bytes(weight, leaf, one, frozen or how.weights)
         if place == "layer" or is_array(copies) or copies:

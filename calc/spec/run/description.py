@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import model_validator
 
@@ -20,7 +20,9 @@ from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
 from calc.spec.run.training import Training
 from calc.spec.run.workload import Workload
-from calc.spec.stack import GradientCopy
+
+if TYPE_CHECKING:
+    from calc.spec.stack import GradientCopy
 
 LOAD_SIZES = ("batch", "seq", "context", "source_seq")
 """Fields that are sizes and may be symbols of a formula."""
