@@ -17,9 +17,10 @@ from tests.time.training_rows import TrainingRow, training_rows
 
 NEWEST = ("26.06", "26.08")
 """Releases of Megatron-Bridge whose rows count as tuned."""
-LARGEST = 16
-"""Sequences of a micro-batch, `tp` and `cp`, at most, so that every row is searched in seconds; of mixtures of experts,
-which take longer, `bounds` are narrower. No best plan was found beyond them."""
+DENSE = {"batch": 16, "tp": 8, "cp": 16}
+EXPERTS = {"batch": 8, "tp": 2, "cp": 4}
+"""Sequences of a micro-batch, `tp` and `cp`, at most, so that every row is searched in seconds; mixtures of experts
+take longer. No best plan was found beyond them."""
 SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
 OF_ALL = ("stack", "execution", "optimizer", "mtp", "gradient_dtype")
 """Words of a row that hold of every plan it is compared with."""
@@ -62,10 +63,10 @@ def question_of(row: TrainingRow) -> Question:
     own = {name: words[name] for name in OF_ALL if name in words}
     cluster, recipe = load_cluster(words["cluster"]), words["recipe"]
     experts = any(isinstance(group.channel, Moe) for group in row.spec.layers)
-    bounds = {"batch": 8, "tp": 2, "cp": 4} if experts else dict.fromkeys(("batch", "tp", "cp"), LARGEST)
     asked = row.spec, cluster, (gpus,), words["seq"], sequences, (recipe,)
     stack = Run(stack=words["stack"]).stack  # a name, or a description that a row's recipe changes
-    return Question(*asked, words=own, at_most=bounds, launched=None if stack is None else stack.name)
+    launched, bounds = None if stack is None else stack.name, EXPERTS if experts else DENSE
+    return Question(*asked, words=own, at_most=bounds, launched=launched)
 
 
 def published(row: TrainingRow) -> dict[str, Any]:
