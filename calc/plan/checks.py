@@ -24,7 +24,7 @@ REASONS = {
     "interleave": "does not divide: pieces of stages in layers",
     "micro_batches": "does not divide: stages in micro-batches, as the stack's pieces of stages need",
     "pieces": "does not divide: stages in micro-batches, which pieces of stages need",
-    "zero": "stages of ZeRO that do not go with updates on the host",
+    "zero": "stages of ZeRO that do not go with the formats, a pipeline or updates on the host",
     "offload": "pipelines, beside activations on the host",
     "domain": "tensor-parallel ranks beyond a machine and its fast links",
     "stack": "unsupported by the stack",

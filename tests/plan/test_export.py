@@ -283,6 +283,33 @@ def test_layers_of_a_piece_that_are_checkpointed(name: str) -> None:
         tool(name).read(together, "plan")
 
 
+SENDERS = {
+    "megatron-core": ("--moe-token-dispatcher-type ", "--moe-enable-deepep"),
+    "nemo": ("model.config.moe_token_dispatcher_type=", "model.config.moe_enable_deepep=True"),
+}
+
+
+@pytest.mark.parametrize("name", SENDERS)
+def test_experts_are_sent_as_they_were_timed(name: str) -> None:
+    """Once to each rank of a token's experts; a plain all-to-all is named as not read, and what gathers all tokens, which
+    is Megatron-Core's usual, is refused."""
+    option, deepep = SENDERS[name]
+    fixed = {"tp": 1, "pp": 1, "cp": 1}
+    cluster, own = load_cluster("dgx-h100"), tool(name)
+    for model, ranks in (("qwen3-30b-a3b", 8), ("llama-3-8b", 1)):
+        spec = calc.load_model(model)
+        asked = Question(spec, cluster, (8,), 4096, 64, ("bf16-master",), fixed=fixed | {"ep": ranks}, words=own.words)
+        (plan,) = answer([asked], top=1).plans
+        text = own.write(Launch(asked, plan.run))
+        assert (f"{option}flex" in text, deepep in text) == (ranks > 1, ranks > 1)
+        assert ("--moe-grouped-gemm" in text) == (ranks > 1 and name == "megatron-core")
+        assert own.read(text, "plan").unread == ()
+        if ranks > 1:
+            assert own.read(text.replace("flex", "alltoall"), "plan").unread == (option[:-1],)
+            with pytest.raises(Refused, match="expected one of flex, alltoall, found allgather"):
+                own.read(text.replace("flex", "allgather"), "plan")
+
+
 @pytest.mark.parametrize("name", ["megatron-core", "nemo"])
 def test_experts_that_no_rank_cuts(name: str) -> None:
     """Qwen3 30B on 8 GPUs: 8 ranks of experts, of which two share a sequence; cut, there are no more than four."""

@@ -23,6 +23,7 @@ from calc.plan.export.launch import (
     values_of,
     whole,
 )
+from calc.plan.export.megatron_experts import dispatcher, unread_dispatcher
 from calc.plan.export.megatron_formats import (
     AWARE,
     FORMATS,
@@ -34,6 +35,7 @@ from calc.plan.export.megatron_formats import (
 )
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
+from calc.spec import Moe
 from calc.spec.run.precision import GRADIENT_DTYPES
 
 SIZES = {
@@ -58,6 +60,7 @@ IN_PIECE = "--num-layers-per-virtual-pipeline-stage"
 PIECES = "--expert-tensor-parallel-size"
 WAITING = "--cpu-offloading-num-layers"
 MODULES = "--recompute-modules"
+GROUPED, DISPATCHER, DEEPEP = "--moe-grouped-gemm", "--moe-token-dispatcher-type", "--moe-enable-deepep"
 SCALING = "--fp8-recipe"
 NOT_DESCRIBED = {
     "--fine-grained-activation-offloading": "what it keeps on the host",
@@ -77,6 +80,9 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
         if field != "interleave" or (run.interleave > 1 and stages.layout is None):
             yield flag, getattr(run, field)
     yield PIECES, run.expert_tp
+    yield GROUPED, any(isinstance(group.channel, Moe) for group in spec.layers)
+    yield DISPATCHER, dispatcher(run)
+    yield DEEPEP, dispatcher(run) is not None
     yield from stages.settings(STAGES, further_modules(spec, run))
     yield "--global-batch-size", launch.question.sequences
     yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
@@ -131,7 +137,7 @@ def _read(text: str, where: str) -> Read:
     if (seq := whole(found, "--seq-length", where)) is not None:
         words["seq"] = seq
     gpus = _gpus(found, where)
-    unread = tuple(name for name in found if name not in NAMES)
+    unread = tuple(name for name in found if name not in NAMES) + unread_dispatcher(found, DISPATCHER, where)
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "--recompute-method", "--recompute-num-layers", where)
@@ -145,6 +151,9 @@ RELATED = (
     *STAGES[:-1],
     IN_PIECE,
     PIECES,
+    GROUPED,
+    DISPATCHER,
+    DEEPEP,
     WAITING,
     "--global-batch-size",
     "--sequence-parallel",

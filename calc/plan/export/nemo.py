@@ -21,6 +21,7 @@ from calc.plan.export.launch import (
     recomputed,
     whole,
 )
+from calc.plan.export.megatron_experts import dispatcher, unread_dispatcher
 from calc.plan.export.megatron_formats import OPTIMIZERS, check_scaling, narrowed, scaling
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
@@ -49,6 +50,7 @@ STAGES = StageWords(
 REPLACED = tuple(f"model.config.{name.removeprefix(f'{STRATEGY}.')}" for name in STAGES[:5])
 """The same of the model's own configuration, in whose place MegatronStrategy puts what it says, or its defaults."""
 MODULES = "model.config.recompute_modules"
+DISPATCHER, DEEPEP = "model.config.moe_token_dispatcher_type", "model.config.moe_enable_deepep"
 NOT_DESCRIBED = {
     "model.config.cpu_offloading": "what it keeps on the host",
     "model.config.fine_grained_activation_offloading": "what it keeps on the host",
@@ -66,6 +68,8 @@ AWARE = f"{OPTIMIZER}use_precision_aware_optimizer"
 FSDP = f"{STRATEGY}.fsdp"
 READ = (
     PIECES,
+    DISPATCHER,
+    DEEPEP,
     VIRTUAL,
     MODULES,
     FP8,
@@ -97,6 +101,9 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "trainer.devices", launch.per_node
     yield from ((name, getattr(run, field)) for name, field in SIZES.items())
     yield PIECES, run.expert_tp
+    if (sender := dispatcher(run)) is not None:
+        yield DISPATCHER, sender
+        yield DEEPEP, True
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
     yield from told(spec, run, STAGES).settings(STAGES, further_modules(spec, run))
     yield f"{STRATEGY}.sequence_parallel", run.tp > 1 and run.divides_sequence
@@ -160,7 +167,7 @@ def _read(text: str, where: str) -> Read:
     check_scaling(words, found.get(SCALING), f"{where}: {SCALING}")
     nodes, each = whole(found, "trainer.num_nodes", where), whole(found, "trainer.devices", where)
     gpus = None if nodes is None or each is None else nodes * each
-    unread = tuple(sorted(found.keys() - set(NAMES)))
+    unread = tuple(sorted(found.keys() - set(NAMES))) + unread_dispatcher(found, DISPATCHER, where)
     layers = None
     if words["checkpointing"] == "full":
         layers = checkpointed(found, "model.config.recompute_method", "model.config.recompute_num_layers", where)
