@@ -23,7 +23,8 @@ from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, 
 from calc.spec import ModelSpec
 from calc.units import parse_price
 
-OPEN_REQUESTS = 1000
+OPEN_REQUESTS, MOST_REQUESTS = 1000, 100_000
+"""Of --rate, where nobody says how many: for each replica, and of all."""
 BURSTIEST = 0.001
 """Of --burstiness: requests come in thousands at once."""
 APART = ("prefill", "decode")
@@ -76,7 +77,9 @@ COUNT = options.Tokens()
 @click.option("--rate", type=float, help="Requests a second, of clients that do not wait.")
 @click.option("--burstiness", type=float, default=1.0, show_default=True, help="Of --rate: 1 Poisson, less in bursts.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Requests of a trace: .csv or .jsonl, perhaps .gz.")
-@click.option("--requests", type=COUNT, help="How many requests.  [default: 10 a concurrency; 1000; the whole trace]")
+@click.option(
+    "--requests", type=COUNT, help="How many requests.  [default: 10 a concurrency; 1000 a replica; the whole trace]"
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of lengths and times; the same, the same answer.")
 @click.option("--batched-tokens", type=COUNT, help="Tokens of a step.  [default: the engine's]")
 @click.option("--max-seqs", type=COUNT, help="Sequences at once.  [default: the engine's]")
@@ -116,7 +119,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     _refuse_idle(given)
     if given["spread"] is None:
         given["spread"] = service.engine.scatter
-    workload = _workload(given)
+    workload = _workload(given, (decode or service).layout.replicas)
     if not model.decodes and max(each.output for each in workload.requests) > 1:
         raise Refused("--output", f"1, since {model.name} {model.why_whole}", given["output"] or "more")
     if given["rate"] is not None:
@@ -186,8 +189,9 @@ def _refuse_idle(given: dict[str, Any]) -> None:
         raise Refused(f"--{name.rstrip('_')}", f"none beside --{load}, in which it changes nothing", given[name])
 
 
-def _workload(given: dict[str, Any]) -> Workload:
-    """What clients do. Errors: Refused where it is not said in exactly one way."""
+def _workload(given: dict[str, Any], replicas: int) -> Workload:
+    """What clients do; at a rate as many requests as fill every replica. Errors: Refused where it is not said in
+    exactly one way."""
     named = [name for name in ("concurrency", "rate", "trace") if given[name] is not None]
     if len(named) != 1:
         raise Refused(
@@ -206,5 +210,5 @@ def _workload(given: dict[str, Any]) -> Workload:
         raise Refused("--rate", "requests a second above 0, below a million", given["rate"])
     if not given["burstiness"] >= BURSTIEST:
         raise Refused("--burstiness", f"a number from {BURSTIEST}", given["burstiness"])
-    count = given["requests"] or OPEN_REQUESTS
+    count = given["requests"] or min(OPEN_REQUESTS * replicas, MOST_REQUESTS)
     return open_loop(given["rate"], *lengths, count, given["spread"], given["seed"], given["burstiness"])

@@ -263,6 +263,20 @@ def test_bursts_are_of_a_rate(run: Run) -> None:
     assert (code, err) == (2, f"error: {said}\n")
 
 
+def test_a_rate_fills_every_replica(run: Run) -> None:
+    """Eight servers at eight times the rate answer as one does, but that taking turns spreads what comes: a thousand
+    requests for all never fill them."""
+    words = ("llama-3-8b", "--gpu", "h100-sxm", "--input", "2048", "--output", "512", "--json")
+    one, eight = (
+        json.loads(run(*words, "--gpus", f"{servers}", "--tp", "1", "--rate", f"{5 * servers}")[1])
+        for servers in (1, 8)
+    )
+    assert eight["run"]["requests"] == 8 * one["run"]["requests"] == 8000
+    few = json.loads(run(*words, "--gpus", "8", "--tp", "1", "--rate", "40", "--requests", "1000")[1])
+    assert few["tpot"]["mean"] < eight["tpot"]["mean"] < one["tpot"]["mean"]
+    assert eight["tpot"]["mean"] == pytest.approx(one["tpot"]["mean"], rel=0.1)
+
+
 @pytest.mark.parametrize("rate", ["1e-30", "5e-324", "9e-7"])
 def test_requests_later_than_clocks_can_tell_are_refused(run: Run, rate: str) -> None:
     words = ("--gpu", "h100-sxm", "--input", "512", "--output", "128", "--rate", rate)

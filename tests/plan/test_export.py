@@ -291,8 +291,8 @@ SENDERS = {
 
 @pytest.mark.parametrize("name", SENDERS)
 def test_experts_are_sent_as_they_were_timed(name: str) -> None:
-    """Once to each rank of a token's experts; a plain all-to-all is named as not read, and what gathers all tokens, which
-    is Megatron-Core's usual, is refused."""
+    """Once to each rank of a token's experts; a plain all-to-all is named as not read, and what gathers all tokens,
+    Megatron-Core's usual, is refused."""
     option, deepep = SENDERS[name]
     fixed = {"tp": 1, "pp": 1, "cp": 1}
     cluster, own = load_cluster("dgx-h100"), tool(name)
