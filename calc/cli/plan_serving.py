@@ -78,6 +78,8 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
     record = _record(found, wish, given)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
+    if lines and record["replicas"] is not None and found.best is not None:
+        remark(f"this starts one server; {_for_rate(found.best, record['replicas'])}")
     if given["tool"] and found.best is None:
         remark("nothing is written: " + ("none meets the SLO" if found.nearest else "no layout holds the model"))
     if given["tool"] and fmt == "table":
@@ -209,7 +211,8 @@ def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) ->
 def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user", "price/M")
     step = max(1, -(-len(found.front) // SHOWN))
-    note = f"{found.tried:,} plans of {found.layouts} layouts, {found.fitting} of which hold the model"
+    note = f"{found.tried:,} plans of {found.layouts} layouts, {found.fitting} of which hold the model\n"
+    note += "in closed form, as if prompts never came together"
     if any(plan.cost is not None for plan in found.front):
         note += "\nprice/M: of a million tokens of answers, with their prompts"
     shown = [_row(plan) for plan in found.front[::step]]
@@ -222,9 +225,16 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"
-    more = "" if record["replicas"] is None else f"{record['replicas']} of it for the rate, with headroom"
+    more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
     tables.append(Table(columns, [_row(found.best)], title, more, SPARE))
     return tables
+
+
+def _for_rate(plan: ServingPlan, replicas: int) -> str:
+    """How many of a plan answer the rate that was asked, on how many GPUs, for how much."""
+    gpus = replicas * plan.gpus
+    cost = "" if plan.price is None else f", {plan.price * gpus:,.0f} an hour"
+    return f"for the rate, with headroom, {replicas:,} of it: {gpus:,} GPUs{cost}"
 
 
 def _row(plan: ServingPlan) -> tuple[str, ...]:

@@ -59,9 +59,23 @@ def _confirmed(wish: Wish, plans: Sequence[ServingPlan], progress: Progress | No
             continue  # more users at once do not see less
         found = _simulated(wish, plan)
         if wish.slo.meets(found.ttft, found.tpot):
-            return found
+            return _with_more_users(wish, found)
         missed[kind] = plan.concurrency
     return None
+
+
+def _with_more_users(wish: Wish, plan: ServingPlan) -> ServingPlan:
+    """The same with as many users as still meet the SLO, to a sixteenth; fewer than at the next load looked at."""
+    fewest, room = int(plan.concurrency), plan.services[-1].running(wish.input, wish.output)
+    most = min(next((int(load) for load in LOADS if int(load) > fewest), fewest), int(room))
+    while most - fewest > max(fewest // 16, 1):
+        users = (fewest + most) // 2
+        found = _simulated(wish, replace(plan, concurrency=float(users)))
+        if wish.slo.meets(found.ttft, found.tpot):
+            plan, fewest = found, users
+        else:
+            most = users
+    return plan
 
 
 def _nearest(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:

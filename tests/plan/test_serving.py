@@ -138,6 +138,10 @@ def test_the_command(run: Run) -> None:
     assert record["best"]["tpot"] <= 0.02
     assert record["replicas"] >= 1
     assert record["launch"][0].startswith("vllm serve ")
+    words, count = (*ASKED, "--slo", "tpot=20ms", "--price", "2/h", "--rate", "50"), record["replicas"]
+    gpus = count * record["best"]["gpus"]
+    assert f"for the rate, with headroom, {count} of it: {gpus} GPUs, {2 * gpus} an hour" in run(*words)[1]
+    assert f"this starts one server; for the rate, with headroom, {count} of it" in run(*words, "--as", "vllm")[2]
 
 
 @pytest.mark.parametrize("slo", ["ttft=200ms", "tpot=12ms", "ttft=400ms,tpot=20ms"])
@@ -214,7 +218,25 @@ def test_the_best_is_the_most_users_that_meet_when_simulated() -> None:
     for limit in (0.00379, 0.0043):
         best = search_serving(replace(wish, slo=Slo(tpot=limit))).best
         assert best is not None
-        assert best.concurrency == max(users for users, tpot in found.items() if tpot <= limit)
+        least = max(users for users, tpot in found.items() if tpot <= limit)
+        assert least <= best.concurrency < min(users for users in found if users > least)
+        assert best.tpot <= limit
+
+
+def test_users_are_as_many_as_still_meet_it() -> None:
+    """To a sixteenth: between the loads that are looked at, which are half as many again, too."""
+    from dataclasses import replace
+
+    wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 1), dtypes=("bf16",), prices=None, slo=Slo(tpot=0.022))
+    best = search_serving(wish).best
+    assert best is not None
+    assert best.concurrency not in {int(load) for load in LOADS}
+    service = best.services[0]
+    for users, meets in ((best.concurrency, True), (best.concurrency + best.concurrency // 8, False)):
+        work = closed_loop(int(users), 1024, 256, closed_count(int(users)), service.engine.scatter)
+        report = answer(service, work).report
+        assert report is not None
+        assert (report.tpot.mean <= 0.022) == meets
 
 
 @pytest.mark.parametrize(
