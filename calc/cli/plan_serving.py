@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import closing
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 from calc.architectures.models import preset_names
 from calc.cli import options
 from calc.cli.guessing import guessing
+from calc.cli.plan_tables import end_as
 from calc.errors import Refused
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
@@ -75,18 +77,22 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     wish = _wish(model, given)
     with closing(Progress()) as progress:
         found = search_serving(wish, progress)
+    if found.interrupted and not found.front:
+        click.echo("error: interrupted before any plan was timed", err=True)
+        sys.exit(130)
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
     record = _record(found, wish, given)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     if lines and record["replicas"] is not None and found.best is not None:
         remark(f"this starts one server; {_for_rate(found.best, record['replicas'])}")
-    if given["tool"] and found.best is None:
+    if given["tool"] and found.best is None and not found.interrupted:
         remark("nothing is written: " + ("none meets the SLO" if found.nearest else "no layout holds the model"))
     if given["tool"] and fmt == "table":
         for line in lines:
             click.echo(line)  # alone and unbroken, so that it can be run
-        return 0 if lines else 1
-    emit([record | {"launch": lines}], _tables(found, record), fmt)
+    else:
+        emit([record | {"launch": lines}], _tables(found, record), fmt)
+    end_as(found.interrupted)
     return 0 if found.best is not None else 1
 
 
@@ -220,6 +226,8 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
         return [*tables, Table(columns, [_row(found.nearest)], title, "", SPARE)]
+    if found.interrupted and found.best is None:
+        return tables
     if found.best is None:
         return [Table(("", ""), [("best", f"none of {found.layouts} layouts holds the model")])]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"

@@ -25,9 +25,8 @@ PAIRED = 12
 
 
 def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
-    """Every plan. progress: called with what is done, how much of it and how much there is.
-
-    Errors: Refused where no layout divides the model, or a device lacks a price."""
+    """Every plan, or where Ctrl-C ends it those until then. progress: called with what is done, how much of it and how
+    much there is. Errors: Refused where no layout divides the model, or a device lacks a price."""
     if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
         raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
     services = list(_services(wish))
@@ -35,16 +34,26 @@ def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
         raise Refused("--gpus", "a number of GPUs that divides the model", f"{wish.gpus[0]}..{wish.gpus[1]}")
     holding = [each for each in services if each.running(wish.input, wish.output) >= 1]
     plans: list[ServingPlan] = []
-    for done, service in enumerate(holding):
-        plans += _loads(wish, service)
-        if progress is not None:
-            progress("layouts", done + 1, len(holding))
-    if wish.apart:
-        plans += _apart(wish, holding)
+    best = nearest = None
+    interrupted = False
+    try:
+        for done, service in enumerate(holding):
+            if progress is not None:
+                progress("layouts", done, len(holding))
+            plans += _loads(wish, service)
+        if wish.apart:
+            plans += _apart(wish, holding)
+        best = _best(wish, plans, progress)
+        nearest = _nearest(wish, plans) if best is None else None
+    except KeyboardInterrupt:
+        interrupted = True
+    return Found(_front(plans), best, nearest, len(plans), len(services), len(holding), interrupted)
+
+
+def _best(wish: Wish, plans: Iterable[ServingPlan], progress: Progress | None) -> ServingPlan | None:
+    """The plan of most worth; where there is an SLO, of those that meet it when they are simulated."""
     meeting = sorted((plan for plan in plans if wish.slo.times(plan.ttft, plan.tpot) <= SLOWER), key=_worth)
-    best = _confirmed(wish, meeting, progress) if wish.slo.asks else next(iter(meeting), None)
-    nearest = _nearest(wish, plans) if best is None else None
-    return Found(_front(plans), best, nearest, len(plans), len(services), len(holding))
+    return _confirmed(wish, meeting, progress) if wish.slo.asks else next(iter(meeting), None)
 
 
 def _confirmed(wish: Wish, plans: Sequence[ServingPlan], progress: Progress | None) -> ServingPlan | None:

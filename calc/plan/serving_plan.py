@@ -93,7 +93,8 @@ class Found:
     """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
     ahead. best: the cheapest that meets the SLO, or without prices that with the most tokens a GPU; None where
     none does. nearest: where none does, the one that misses it by least, every request simulated; None where no layout
-    holds the model. tried: plans that were timed; fitting: of the layouts tried, those that hold the model."""
+    holds the model. tried: plans that were timed; fitting: of the layouts tried, those that hold the model.
+    interrupted: whether Ctrl-C ended the search."""
 
     front: tuple[ServingPlan, ...]
     best: ServingPlan | None
@@ -101,3 +102,4 @@ class Found:
     tried: int
     layouts: int
     fitting: int
+    interrupted: bool = False

@@ -74,7 +74,7 @@ class Impatient:
 def stopped(monkeypatch: pytest.MonkeyPatch) -> list[Impatient]:
     """What is put here is told of the progress of the next command."""
     next_one: list[Impatient] = []
-    for name in ("calc.cli.plan.Progress", "calc.cli.optimal_plan.Progress"):
+    for name in ("calc.cli.plan.Progress", "calc.cli.optimal_plan.Progress", "calc.cli.plan_serving.Progress"):
         monkeypatch.setattr(name, next_one.pop)
     return next_one
 
@@ -98,6 +98,23 @@ def test_part_of_a_search_is_marked(run: Run, stopped: list[Impatient], more: tu
     assert len(out) > 100
     assert f"note: {MARK}\n" in err
     assert (MARK in out) == (more in ((), ("--days", "3")))
+
+
+@pytest.mark.parametrize(
+    ("search", "pieces", "titles"),
+    [(1, 0, []), (1, 2, ["gpt2: the front"]), (2, 1, ["gpt2: the front"])],
+    ids=["nothing", "layouts", "simulations"],
+)
+def test_a_search_for_servers_is_marked(
+    run: Run, stopped: list[Impatient], search: int, pieces: int, titles: list[str]
+) -> None:
+    """Of plans that were timed the front; that none meets the SLO is not said of what was not looked at."""
+    stopped.append(Impatient(search, pieces))
+    asked = ("--serve", "--on", "h100-sxm", "--input", "512", "--output", "64", "--slo", "tpot=1ms", "--gpus", "1..4")
+    status, out, err = run("plan", "gpt2", *asked)
+    assert status == 130
+    assert [line for line in out.splitlines() if "front" in line or "meets" in line] == titles
+    assert (f"note: {MARK}\n" if titles else "error: interrupted before any plan was timed\n") in err
 
 
 def test_a_launch_file_is_told_beside_the_best_until_then(run: Run, stopped: list[Impatient], tmp_path: Path) -> None:
