@@ -88,6 +88,8 @@ def test_formats_that_a_file_does_not_say_are_not_written(name: str) -> None:
             tool(name).write(Launch(ASKED, run.changed(recipe=recipe)))
 
 
+ZERO = {"fsdp2": 3, "deepspeed": 2}
+"""Stack -> a stage of ZeRO at which it sums gradients in either format; 1 of others."""
 SUMMED = {"accelerate": ("bf16",), "torchtitan": ("fp32",)}
 """Tool -> formats of gradients that its files can say, where they are not both."""
 
@@ -98,9 +100,7 @@ SUMMED = {"accelerate": ("bf16",), "torchtitan": ("fp32",)}
 def test_formats_of_gradients_are_written_and_read_or_refused(name: str, summed: str, recipe: int) -> None:
     own = tool(name)
     asked = replace(ASKED, recipes=(own.recipes[recipe],), words={**own.words, "gradient_dtype": summed})
-    run = plan_of(
-        asked, {"recipe": own.recipes[recipe], "zero": {"fsdp2": 3, "deepspeed": 2}.get(own.stack or "", 1), "dp": 8}
-    ).run
+    run = plan_of(asked, {"recipe": own.recipes[recipe], "zero": ZERO.get(own.stack or "", 1), "dp": 8}).run
     if summed not in SUMMED.get(name, GRADIENT_DTYPES):
         with pytest.raises(Refused, match="gradient_dtype: expected one of "):
             own.check(asked)
@@ -131,9 +131,7 @@ def test_optimizers_are_written_and_read_or_refused(name: str) -> None:
     """What a file does not say it leaves to the program, which is told."""
     own = tool(name)
     asked = replace(ASKED, recipes=own.recipes[:1], words=own.words)
-    run = plan_of(
-        asked, {"recipe": own.recipes[0], "zero": {"fsdp2": 3, "deepspeed": 2}.get(own.stack or "", 1), "dp": 8}
-    ).run
+    run = plan_of(asked, {"recipe": own.recipes[0], "zero": ZERO.get(own.stack or "", 1), "dp": 8}).run
     for optimizer in OPTIMIZER_BY_NAME:
         saying = replace(asked, words={**asked.words, "optimizer": optimizer})
         launch = Launch(saying, run.changed(optimizer=optimizer))
