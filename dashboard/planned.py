@@ -13,13 +13,11 @@ from calc.plan.answer import Answer, Plan, record_of, seconds_lost
 from calc.plan.checks import REASONS
 from calc.plan.export.launch import Launch, Tool
 from calc.plan.export.registry import TOOLS
-from calc.plan.launchers import launcher
 from calc.plan.minimum import least_that_works
 from calc.plan.objective import Objective
 from calc.plan.planning import answer
 from calc.plan.question import Question, short
 from calc.spec import ModelSpec
-from calc.spec.clusters import load_cluster
 from calc.time import speed_of
 from calc.time.schedule.of_run import timeline_of
 from dashboard.cache import cached
@@ -60,21 +58,16 @@ class Wanted(NamedTuple):
 
     def question(self, spec: ModelSpec) -> Question:
         """What is searched. Errors: Refused for what no plan can be."""
-        tool = TOOLS[self.tool]
-        return Question(
-            spec=spec,
-            cluster=load_cluster(self.cluster),
-            gpus=(self.gpus,),
-            seq=self.seq,
-            sequences=self.sequences,
-            recipes=launcher(tool.launcher).recipes,
+        return TOOLS[self.tool].question(
+            spec,
+            self.cluster,
+            self.gpus,
+            self.seq,
+            self.sequences,
             fixed=dict(self.fixed),
             at_most=dict(self.at_most),
             headroom=self.headroom / 100,
-            words=tool.words,
-            place=self.cluster,
             price=self.price,
-            launched=tool.launcher,
         )
 
 
@@ -86,7 +79,6 @@ def planned(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
     Errors: Refused for what no plan can change, and where no plan was found in time.
     """
     question = wanted.question(spec)
-    TOOLS[wanted.tool].check(question)
     with _searching:
         found = answer([question], wanted.objective, progress=_Clock())
     if not found.plans:

@@ -11,9 +11,7 @@ from calc.optimum.shapes import Shape
 from calc.output.progress import Progress
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import tool
-from calc.plan.launchers import launcher
 from calc.plan.planning import answer
-from calc.plan.question import Question
 from calc.spec.clusters import load_cluster
 from calc.workers.workers import HERE
 
@@ -51,18 +49,8 @@ class Launches:
 
     def _planned(self, row: Mapping[str, Any], model: Shape, progress: Progress) -> tuple[str, float]:
         """The launch file of one training, and the seconds of its step. Errors: Refused where no plan fits."""
-        question = Question(
-            spec=model.spec,
-            cluster=self.cluster,
-            gpus=(self.gpus,),
-            seq=self.seq,
-            sequences=row["batch_tokens"] // self.seq,
-            recipes=launcher(self.tool.launcher).recipes,
-            words=self.tool.words,
-            model=model.spec.name,
-            place=self.cluster.name,
-            launched=self.tool.launcher,
-        )
+        sequences = row["batch_tokens"] // self.seq
+        question = self.tool.question(model.spec, self.cluster, self.gpus, self.seq, sequences, model=model.spec.name)
         found = answer([question], "time", 1, progress, HERE)
         if not found.plans:
             raise Refused("--gpus", f"GPUs on which {row['run']} ({model.spec.name}) has a plan", self.gpus)

@@ -10,10 +10,8 @@ from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.answer import record_of
-from calc.plan.launchers import launcher
 from calc.plan.law import near_shapes, optimal_on
 from calc.plan.question import Question, short
-from calc.spec.clusters import load_cluster
 from calc.spec.run import common_length
 from calc.units import binary, duration, si
 
@@ -80,17 +78,5 @@ def _question(given: dict[str, Any]) -> Question:
     spec, stack, text = given["family"], given.get("stack"), given.get("global_batch")
     seq = given.get("seq") or common_length([spec])
     sequences = plan_words.sequences(text, seq)[0] if text else 0
-    words = {} if stack is None else {"stack": stack}
-    cluster = load_cluster(given["cluster"])
-    recipes = launcher(stack).recipes
-    return Question(
-        spec,
-        cluster,
-        (given["gpus"],),
-        seq,
-        sequences,
-        recipes,
-        words=words,
-        place=given["cluster"],
-        price=given.get("price"),
-    )
+    words, price = {"stack": stack}, given.get("price")
+    return Question.about(spec, given["cluster"], given["gpus"], seq, sequences, words=words, price=price)

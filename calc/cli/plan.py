@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -21,15 +20,14 @@ from calc.laws import DEFAULT
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.plan.answer import Answer
 from calc.plan.export.beyond import beyond
 from calc.plan.export.registry import TOOLS, tool
-from calc.plan.launchers import launcher
 from calc.plan.minimum import least_that_works
 from calc.plan.objective import OBJECTIVES
 from calc.plan.planning import TOP, answer
-from calc.plan.question import MOST_GPUS, Question
+from calc.plan.question import Question
 from calc.spec import ModelSpec
-from calc.spec.clusters import load_cluster
 
 
 @click.command(cls=GroupedCommand, short_help="Which plan: every way to spread a training run, the best first.")
@@ -79,43 +77,39 @@ def plan(model: ModelSpec, **given: Any) -> None:
       python -m calc plan gpt2 --cluster dgx-h100 --tokens 300B --days 7 \\
           --global-batch 512Ki --stack deepspeed
     """
-    fmt, top, tokens, days = (given[name] for name in ("fmt", "top", "tokens", "days"))
+    fmt, days, workers, progress = given["fmt"], given["days"], given["workers"], Progress()
     plan_words.refuse_contradictions(given)
     source: str | None = given["source"]
     read = None if source is None else plan_file.read_launch(tool(given["written"]), source)
     questions = _questions(model, given if read is None else plan_file.with_file(given, read))
-    progress, workers = Progress(), given["workers"]
     if given["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
     if given["grid"] is not None:
-        budget = {"most_params": given["params"], "flops": given["flops"], "tokens": tokens}
+        budget = {"most_params": given["params"], "flops": given["flops"], "tokens": given["tokens"]}
         print_grid(questions[0], given["grid"], given["law"], budget, progress, workers, fmt)
-        return
-    if read is not None and source is not None:
+    elif read is not None and source is not None:
         print_existing(questions[0], plan_file.unsaid(read, given), source, progress, workers, fmt)
-        return
-    if given["gpus"] is None:
-        print_fewest(questions[0], tokens, days, top, progress, workers, fmt)
-        return
-    found = answer(questions, given["objective"], top, progress, workers, given["every"])
-    wider = (
-        None
-        if given["written"] is None
-        else beyond(questions, tool(given["written"]), found, given["objective"], progress, workers)
-    )
+    elif given["gpus"] is None:
+        print_fewest(questions[0], given["tokens"], days, given["top"], progress, workers, fmt)
+    else:
+        _print_best(questions, given, progress)
+
+
+def _print_best(questions: list[Question], given: dict[str, Any], progress: Progress) -> None:
+    """The best plans, as a table, as a launch file or as the tokens of so many days. Ends with 1 where none fits."""
+    fmt, tokens, days, workers, objective = (given[name] for name in ("fmt", "tokens", "days", "workers", "objective"))
+    written = None if given["written"] is None else tool(given["written"])
+    found = answer(questions, objective, given["top"], progress, workers, given["every"])
+    wider = None if written is None else beyond(questions, written, found, objective, progress, workers)
     progress.close()
     if not found.plans:
-        if wider is not None:
-            remark(held_by_none(wider, str(given["written"])))
-        if found.listed:
-            emit([], [ruled_out(found)], fmt)
-        early = "interrupted before a plan that fits was found"
-        click.echo(f"error: {early if found.interrupted else least_that_works(questions[-1], found)}", err=True)
-        sys.exit(130 if found.interrupted else 1)
+        if written is not None and wider is not None:
+            remark(held_by_none(wider, written.name))
+        _end_without(found, questions[-1], fmt)
     if any(plan.run.offload != "none" and "offload" not in asked.fixed for plan in found.plans for asked in questions):
         remark("nothing fits with the optimizer on the GPUs: these plans keep it on the host")
-    if given["written"] is not None:
-        print_launch(found.plans[0], tool(given["written"]), fmt, tokens, wider)
+    if written is not None:
+        print_launch(found.plans[0], written, fmt, tokens, wider)
     elif days is not None:
         print_tokens(found, days, fmt)
     else:
@@ -123,10 +117,18 @@ def plan(model: ModelSpec, **given: Any) -> None:
     end_as(found.interrupted)
 
 
+def _end_without(found: Answer, question: Question, fmt: str) -> NoReturn:
+    """Why no plan was found, and the end: with 1, or as Ctrl-C ends a search."""
+    if found.listed:
+        emit([], [ruled_out(found)], fmt)
+    early = "interrupted before a plan that fits was found"
+    click.echo(f"error: {early if found.interrupted else least_that_works(question, found)}", err=True)
+    sys.exit(130 if found.interrupted else 1)
+
+
 def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     """What is searched, a question a cluster, with notes on how it was read."""
-    words, clusters = _with_stack(given), given["cluster"]
-    launched = None if given["written"] is None else tool(given["written"]).launcher
+    words, clusters = dict(given["words"]), given["cluster"]
     plan_words.refuse_tokens(model, given)
     seq = int(vectors_read(model, words.pop("seq")))
     warn_beyond(model, seq, "--seq")
@@ -138,33 +140,13 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     prices = plan_words.prices(given["price"], clusters)
     fixed, at_most = plan_words.fixed(given["fix"]), plan_words.at_most(given["at_most"])
     plan_words.agree(fixed, at_most)
-    one = Question(
-        spec=model,
-        cluster=load_cluster(clusters[0]),
-        gpus=given["gpus"] or (load_cluster(clusters[0]).most or MOST_GPUS,),
-        seq=seq,
-        sequences=sequences,
-        recipes=plan_words.recipes(given["dtype"]) or launcher(launched or words.get("stack")).recipes,
-        fixed=fixed,
-        at_most=at_most,
-        headroom=plan_words.headroom(given["headroom"]),
-        words=words,
-        model=click.get_current_context().meta.get("reference", model.name),
-        place=clusters[0],
-        price=prices.get(clusters[0]),
-        launched=launched,
-    )
-    if given["written"] is not None:
-        tool(given["written"]).check(one)  # before a search whose best plan would have no file
-    return [replace(one, cluster=load_cluster(name), place=name, price=prices.get(name)) for name in clusters]
-
-
-def _with_stack(given: dict[str, Any]) -> dict[str, Any]:
-    """The words of a run; a tool's own stack where a plan is written for it. Errors: Refused for another stack."""
-    words = dict(given["words"])
-    if given["written"] is None:
-        return words
-    its = tool(given["written"])
-    if words.get("stack", its.stack) != its.stack:
-        raise Refused("--stack", f"{its.stack}, whose plans {its.name} launches", words["stack"])
-    return {**its.words, **words}
+    about = Question.about if given["written"] is None else tool(given["written"]).question
+    said = {
+        "recipes": plan_words.recipes(given["dtype"]),
+        "fixed": fixed,
+        "at_most": at_most,
+        "headroom": plan_words.headroom(given["headroom"]),
+        "words": words,
+        "model": click.get_current_context().meta.get("reference", model.name),
+    }
+    return [about(model, name, given["gpus"], seq, sequences, price=prices.get(name), **said) for name in clusters]

@@ -11,14 +11,12 @@ from calc.blocks.build import vectors_read
 from calc.errors import Refused
 from calc.memory.totals import most_needed, training_ranks
 from calc.plan.answer import Answer, Plan, plainest
-from calc.plan.launchers import launcher
 from calc.plan.leaders import at, best_first, fronts, no_copies, shown
 from calc.plan.objective import Objective, weight_of
 from calc.plan.question import Question, sequences_of
 from calc.plan.search import Seen, runs_of, search
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
-from calc.spec.clusters import load_cluster
 from calc.spec.model import check_model
 from calc.time import predict
 from calc.workers.job import Progress
@@ -61,21 +59,17 @@ def search_plans(
     """
     check_model(spec)
     seq = int(vectors_read(spec, seq))
-    where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    given = {name: word for name, word in words.items() if word is not None}
-    stack = given.get("stack")
-    question = Question(
-        spec=spec,
-        cluster=where,
-        gpus=(gpus,) if isinstance(gpus, int) else tuple(gpus),
-        seq=seq,
-        sequences=sequences_of(global_batch, seq),
-        recipes=tuple(recipes) if recipes else launcher(stack).recipes,
+    question = Question.about(
+        spec,
+        cluster,
+        gpus,
+        seq,
+        sequences_of(global_batch, seq),
+        recipes=recipes or (),
+        words=words,
         fixed=dict(fixed or {}),
         at_most=dict(at_most or {}),
         headroom=headroom,
-        words=given,
-        place=cluster if isinstance(cluster, str) else "",
         price=price,
     )
     return answer([question], objective, top, progress, workers, every)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from calc.plan.launchers import Launcher, launcher
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.cluster import Cluster
+from calc.spec.clusters import load_cluster
 from calc.spec.hardware import Device
 from calc.spec.run import CHECKPOINTING, OFFLOADS, Run
 
@@ -99,6 +100,39 @@ class Question:
             raise Refused("--fix recompute", "checkpointing none or selective beside it", self.fixed["checkpointing"])
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
+
+    @classmethod
+    def about(
+        cls,
+        spec: ModelSpec,
+        cluster: str | Cluster,
+        gpus: int | Sequence[int] | None,
+        seq: int,
+        sequences: int,
+        *,
+        recipes: Sequence[str] = (),
+        words: Mapping[str, Any] | None = None,
+        launched: str | None = None,
+        **more: Any,
+    ) -> Question:
+        """The question of what people say: a cluster by its name, one number of GPUs, or None for the most that it may
+        have, the launcher's recipes where none are named, and words of which those that are None say nothing. more:
+        other fields."""
+        where = load_cluster(cluster) if isinstance(cluster, str) else cluster
+        numbers = (where.most or MOST_GPUS) if gpus is None else gpus
+        said = {name: word for name, word in (words or {}).items() if word is not None}
+        return cls(
+            spec=spec,
+            cluster=where,
+            gpus=(numbers,) if isinstance(numbers, int) else tuple(numbers),
+            seq=seq,
+            sequences=sequences,
+            recipes=tuple(recipes) or launcher(launched or said.get("stack")).recipes,
+            words=said,
+            place=cluster if isinstance(cluster, str) else "",
+            launched=launched,
+            **more,
+        )
 
     @property
     def device(self) -> Device:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, overload
 from calc.errors import Refused
 from calc.plan.layouts import Layout
 from calc.plan.question import Question
+from calc.spec import ModelSpec
+from calc.spec.cluster import Cluster
 from calc.spec.run import MODULES, Run
 from calc.spec.run.precision import summed_in
 from calc.units import parse_tokens
@@ -98,6 +100,27 @@ class Tool(NamedTuple):
         """What holds of every plan of its files, by the names of a Run's fields."""
         usual = self.gradients[0] == summed_in(self.recipes[0], None).summed
         return {"stack": self.stack} | ({} if usual else {"gradient_dtype": self.gradients[0]})
+
+    def question(
+        self,
+        spec: ModelSpec,
+        cluster: str | Cluster,
+        gpus: int | Sequence[int] | None,
+        seq: int,
+        sequences: int,
+        *,
+        words: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Question:
+        """A question whose plans this tool's files hold, as `Question.about` makes it. Errors: Refused for a stack that
+        this tool does not launch, and for what no file of it can say, ahead of a search whose best plan has no file."""
+        stack = (words or {}).get("stack") or self.stack
+        if stack != self.stack:
+            raise Refused("--stack", f"{self.stack}, whose plans {self.name} launches", stack)
+        asked = {**self.words, **(words or {})}
+        made = Question.about(spec, cluster, gpus, seq, sequences, words=asked, launched=self.launcher, **more)
+        self.check(made)
+        return made
 
     def check(self, question: Question) -> None:
         """Errors: Refused for what is asked of all plans and no file of this tool can say."""
