@@ -19,6 +19,13 @@ class Dtype(NamedTuple):
     name: str
     bits: int
 
+    @property
+    def width(self) -> int:
+        """Bytes of one element. Errors: Refused for a format that packs several into a byte."""
+        if self.bits % 8:
+            raise Refused("dtype", "a format of whole bytes", self.name)
+        return self.bits // 8
+
 
 DTYPES = (
     Dtype("fp32", 32),

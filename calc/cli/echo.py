@@ -8,7 +8,7 @@ from typing import Any
 from calc.blocks.build import source_length, with_own_length
 from calc.conventions.executed import absorbs
 from calc.output.tables import Table
-from calc.spec import Mla, ModelSpec, Moe
+from calc.spec import Mla, ModelSpec
 from calc.spec.recurrent import recurrent
 from calc.spec.run import Run
 
@@ -88,7 +88,7 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found["source_seq"] = run.source_seq
     if any(spec.takes_pictures for spec in specs):
         found["images"] = run.images
-    if any(isinstance(group.channel, Moe) for spec in specs for group in spec.layers):
+    if any(spec.has_experts for spec in specs):
         found["routing"] = run.routing
     served = run.phase == "decode" or (run.mode == "inference" and not run.trains)
     if served and any(_latent(spec) for spec in specs):

@@ -83,7 +83,7 @@ def _of_rank(spec: ModelSpec, run: Run, stage: Stage) -> Callable[[Cache, Leaf],
 def _paged(cache: Cache, layers: Size, leaf: Leaf, spec: ModelSpec, dtype: str, rules: Engine) -> Paged:
     """How an engine lays out what a rank's layers keep. Errors: Refused for what its rules do not say exactly."""
     group, whole = _group(leaf, spec), leaf.calls
-    node, width = group.mixer, number_format(dtype).bits // 8
+    node, width = group.mixer, number_format(dtype).width
     if isinstance(node, Mla):
         if node.pool is not None:
             raise Refused("engine", "tokens that are chosen one by one, as the engine's indexers do", "pools of tokens")

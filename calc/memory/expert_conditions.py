@@ -42,7 +42,7 @@ def _otherwise(spec: ModelSpec, run: Run) -> str:
 def whole_experts(spec: ModelSpec) -> bool:
     """Whether a model has routed experts that tensor-parallel ranks need not cut: none of attention among them."""
     heads = any(isinstance(mixer, Attention) and mixer.experts for group in spec.layers for mixer in group.mixers)
-    return not heads and any(isinstance(group.channel, Moe) for group in spec.layers)
+    return not heads and spec.has_experts
 
 
 def _said(spec: ModelSpec, run: Run) -> Iterator[Condition]:

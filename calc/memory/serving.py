@@ -130,7 +130,7 @@ def _footprint(spec: ModelSpec, run: Run) -> Footprint:
     """How the passes run. Errors: Refused for a closed form, and where it is not known what names hold."""
     if run.execution == "megatron":
         raise Refused("execution", "eager, sdpa or compiled for inference", run.execution)
-    width = number_format(activation_dtype(run.dtype)).bits // 8
+    width = number_format(activation_dtype(run.dtype)).width
     footprint = Footprint(run.recorded_kernels, width, run.tp, run.device)
     if recurrent(spec) and not footprint.compiled:
         expected = "compiled for inference with recurrent layers (--execution compiled)"

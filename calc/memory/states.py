@@ -135,15 +135,16 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     """What ZeRO leaves of it on one rank."""
     weights = gradients = state = host = pinned = 0
     stepped = {False: NOTHING, True: NOTHING}
+    width = dtype(how.gradients).width
     for held, expert in ((dense, False), (experts, True)):
         if is_exactly(held.elements, 0):
             continue
         ranks = run.sharers(expert)
-        weights = weights + _part(held.trained, run.zero, 3, ranks) * _bytes(how.weights)
+        weights = weights + _part(held.trained, run.zero, 3, ranks) * dtype(how.weights).width
         weights = weights + _part(held.frozen, run.zero, 3, ranks)
-        gradients = gradients + _part(held.trained, run.zero, 2, ranks) * _bytes(how.gradients)
+        gradients = gradients + _part(held.trained, run.zero, 2, ranks) * width
         own = _part(held.trained, run.zero, 1, ranks)
-        master, wide = 0 if how.master is None else _bytes(how.master), _bytes(how.updated)
+        master, wide = 0 if how.master is None else dtype(how.master).width, dtype(how.updated).width
         here = _here(own, run.offloaded)
         state = state + here * master + steps.state_bytes(here, 8 * wide)
         stepped[expert] = Stepped(here, held.trained, tuple(held.tensors))
@@ -155,8 +156,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     gathers, divides = run.divides(3), run.divides(2)
     pipeline = run.pp > 1 if is_array(run.pp) else not is_exactly(run.pp, 1)
     layer, layer_trained = largest(units.layers.values()), largest(units.layers_trained.values())
-    gathered = _bytes(how.gathered or how.weights)
-    summed = _bytes(how.summed)
+    gathered = dtype(how.gathered or how.weights).width
+    summed = dtype(how.summed).width
     reduced = gathered + summed
     following = 0 if units.single else layer
     return States(
@@ -173,11 +174,11 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         following=either(pipeline, 0, gathers * gathered * following),
         buffer=gathers * gathered * maximum(units.root, layer + following),
         waiting=either(pipeline, gradients + divides * (trained * summed - gradients), gradients),
-        root_gradients=units.root_trained * (_bytes(how.gradients) + divides * (summed - _bytes(how.gradients))),
+        root_gradients=units.root_trained * (width + divides * (summed - width)),
         reduced=divides * layer_trained * reduced,
         root_reduced=divides * units.root_trained * reduced,
-        layer_gradients=(1 - divides) * layer_trained * _bytes(how.gradients),
-        end_gradients=(1 - divides) * units.end_trained * _bytes(how.gradients),
+        layer_gradients=(1 - divides) * layer_trained * width,
+        end_gradients=(1 - divides) * units.end_trained * width,
         host=host,
         pinned=pinned,
     )
@@ -218,10 +219,6 @@ def _frozen_bytes(weight: Weight, leaf: Leaf, elements: Size, name: str) -> Size
     if quantizes(weight, leaf):
         return ceil_div(kind.matrix_bytes(*weight.shape) * elements, weight.elements)
     return byte_count(elements, dtype(kind.rest).bits)
-
-
-def _bytes(name: str) -> int:
-    return dtype(name).bits // 8
 
 
 def _here(own: Size, offloaded: Fraction) -> Size:

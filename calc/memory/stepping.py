@@ -79,4 +79,4 @@ def moved_by_copies(run: Run) -> Size:
 
 def _widths(run: Run) -> tuple[int, int]:
     """Bytes of a gradient, and of what the optimizer updates."""
-    return dtype(run.precision.gradients).bits // 8, dtype(run.precision.updated).bits // 8
+    return dtype(run.precision.gradients).width, dtype(run.precision.updated).width

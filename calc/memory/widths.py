@@ -32,7 +32,7 @@ def total_widths(run: Run) -> dict[str, int]:
         plain = not isinstance(kind, Quantized) and kind.bits >= 8
         formats = {"b_act": activation_dtype(run.dtype)} | ({"b_dtype": run.dtype} if plain else {})
         formats |= {} if run.engine else {"b_cache": cache_dtype(run)}
-    return {name: number_format(each).bits // 8 for name, each in formats.items()}
+    return {name: number_format(each).width for name, each in formats.items()}
 
 
 def total_in_widths(spec: ModelSpec, run: Run, widths: Mapping[str, Size]) -> dict[str, Size]:

@@ -10,10 +10,6 @@ from calc.laws.base import Law
 from calc.spec import ModelSpec, Moe
 
 
-def has_experts(spec: ModelSpec) -> bool:
-    return any(isinstance(group.channel, Moe) for group in spec.layers)
-
-
 def measures(spec: ModelSpec) -> dict[str, float]:
     """What laws of experts may ask of a model; a dense one is one expert, none of which rests.
 
@@ -44,7 +40,7 @@ def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
     experts.
     """
     if not law.routing:
-        if has_experts(spec):
+        if spec.has_experts:
             raise Refused(field, f"a model without experts ({with_experts()})", spec.name)
         return {}
     known = measures(spec)
@@ -56,7 +52,7 @@ def of_model(field: str, spec: ModelSpec, law: Law) -> dict[str, float]:
 def nearest(spec: ModelSpec | None, routing: Mapping[str, float | None]) -> str | None:
     """The law that knows what a question says of experts, or a model's; None for a dense one."""
     named = [name for name, value in routing.items() if value is not None]
-    if not named and (spec is None or not has_experts(spec)):
+    if not named and (spec is None or not spec.has_experts):
         return None
     return next((law.name for law in LAWS if law.routed and {*named} <= {*law.routing}), None)
 

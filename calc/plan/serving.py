@@ -12,7 +12,7 @@ from calc.serve.answer import answer, steady_of
 from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 from calc.workers.job import Progress
 
 LOADS = tuple(2 ** (i / 2) for i in range(23))
@@ -123,9 +123,8 @@ def _worth(plan: ServingPlan) -> float:
 
 
 def _services(wish: Wish) -> Iterator[Service]:
-    experts = any(isinstance(group.channel, Moe) for group in wish.spec.layers)
     for device in wish.devices:
-        for layout in _layouts(wish.spec, wish.gpus, experts):
+        for layout in _layouts(wish.spec, wish.gpus):
             for engine in wish.engines:
                 for dtype in wish.dtypes:
                     for budget in wish.budgets:
@@ -134,11 +133,11 @@ def _services(wish: Wish) -> Iterator[Service]:
                         )
 
 
-def _layouts(spec: ModelSpec, gpus: tuple[int, int], experts: bool) -> Iterator[Layout]:
+def _layouts(spec: ModelSpec, gpus: tuple[int, int]) -> Iterator[Layout]:
     """Layouts of one server: tensor parallelism alone or with groups of attention, experts in one piece or cut."""
     for total in _totals(*gpus):
-        for tp in _divisors(total) if experts else [total]:
-            for ep in dict.fromkeys((1, total)) if experts else [1]:
+        for tp in _divisors(total) if spec.has_experts else [total]:
+            for ep in dict.fromkeys((1, total)) if spec.has_experts else [1]:
                 try:
                     yield layout_of(spec, tp=tp, attention_dp=total // tp, ep=ep)
                 except Refused:

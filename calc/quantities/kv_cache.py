@@ -118,7 +118,7 @@ def cached_leaves(spec: ModelSpec, run: Run) -> list[tuple[Cache, Leaf]]:
 
 def cache_widths(run: Run) -> dict[str, int]:
     """Bytes of one number of keys and values, and of recurrent state, by the names of their symbols."""
-    return {"b_dtype": _width(run), "b_state": find_dtype(run.state_dtype).bits // 8}
+    return {"b_dtype": _width(run), "b_state": find_dtype(run.state_dtype).width}
 
 
 def _terms(caches: Caches, seq: Size, run: Run, widths: Mapping[str, Size] | None = None) -> dict[str, Size]:
@@ -145,7 +145,7 @@ def _width(run: Run) -> int:
     """Bytes of an element of keys and values: of their own format, or of that of the weights."""
     name = run.cache_dtype or run.dtype
     checks.word("dtype", name, CACHE_DTYPES)
-    return find_dtype(name).bits // 8
+    return find_dtype(name).width
 
 
 def _growth(caches: Caches, tokens: Size, run: Run) -> Size:

@@ -49,7 +49,7 @@ def weight_bytes(spec: ModelSpec, name: str = "bf16", share: Share | None = None
 def plain_width(run: Run) -> dict[str, int]:
     """Whole bytes of one parameter, by the name of its symbol; nothing where a format packs them."""
     kind = weight_dtype(run.dtype)
-    return {} if isinstance(kind, Quantized) or kind.bits < 8 else {"b_dtype": kind.bits // 8}
+    return {} if isinstance(kind, Quantized) or kind.bits < 8 else {"b_dtype": kind.width}
 
 
 def in_width(spec: ModelSpec, width: Size) -> dict[str, Size]:

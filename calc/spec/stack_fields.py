@@ -10,6 +10,7 @@ from calc.spec.altup import AltUp
 from calc.spec.attention import Attention
 from calc.spec.audio import Frames
 from calc.spec.block_attention import BlockAttention
+from calc.spec.channels import Moe
 from calc.spec.denoising import Denoised, Latents
 from calc.spec.detection import Queries, ResNet
 from calc.spec.fields import NONE_BY_FALSE, Dim, Node
@@ -130,6 +131,11 @@ class StackFields(Node):
     def attentions(self) -> list[Attention]:
         """The mixers that are attention over keys and values."""
         return [mixer for group in self.layers for mixer in group.mixers if isinstance(mixer, Attention)]
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether tokens choose among experts in place of a feed-forward block."""
+        return any(isinstance(group.channel, Moe) for group in self.layers)
 
     @property
     def relative_bias(self) -> tuple[Buckets, int] | None:

@@ -32,7 +32,7 @@ def spec_of(name: str) -> ModelSpec:
 
 def routed(spec: ModelSpec) -> bool:
     """Whether tokens choose experts, so that shapes depend on what the tokens are."""
-    return any(getattr(group.channel, "kind", "") == "moe" for stack in spec.stacks for group in stack.layers)
+    return any(stack.has_experts for stack in spec.stacks)
 
 
 def own_names() -> tuple[str, ...]:

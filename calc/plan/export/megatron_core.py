@@ -35,7 +35,6 @@ from calc.plan.export.megatron_formats import (
 )
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
 from calc.plan.launchers import launcher
-from calc.spec import Moe
 from calc.spec.run.precision import GRADIENT_DTYPES
 
 SIZES = {
@@ -80,7 +79,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
         if field != "interleave" or (run.interleave > 1 and stages.layout is None):
             yield flag, getattr(run, field)
     yield PIECES, run.expert_tp
-    yield GROUPED, any(isinstance(group.channel, Moe) for group in spec.layers)
+    yield GROUPED, spec.has_experts
     yield DISPATCHER, dispatcher(run)
     yield DEEPEP, dispatcher(run) is not None
     yield from stages.settings(STAGES, further_modules(spec, run))

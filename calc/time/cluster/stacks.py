@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.errors import Refused
 from calc.sizes import Size, either
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.stack import USUAL_STACK, Stack, load_stack
 from calc.time.device.priors import priors
@@ -25,7 +25,7 @@ def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
     if speed.steps:
         return 1.0
     stack = stack_of(run)
-    longer: Size = stack.computing(speed.device, any(isinstance(group.channel, Moe) for group in spec.layers))
+    longer: Size = stack.computing(speed.device, spec.has_experts)
     if stack.overlap.cores and speed.device is not None and speed.device.cores is not None:
         cores = speed.device.cores.value
         if cores <= stack.overlap.cores:

@@ -9,7 +9,7 @@ from calc import conventions
 from calc.errors import Refused
 from calc.quantities.flops import of_prompt
 from calc.sizes import Size
-from calc.spec import ModelSpec, Moe
+from calc.spec import ModelSpec
 from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
 from calc.time.device.speed import Speed
@@ -76,7 +76,7 @@ def _hidden(spec: ModelSpec, run: Run) -> float:
 def _counted(key: CacheKey[ModelSpec], trains: bool, read: tuple[Any, ...]) -> tuple[float, str]:
     spec, sizes = key.value, dict(zip(READ, read, strict=True))
     try:
-        if any(isinstance(group.channel, Moe) for group in spec.layers):
+        if spec.has_experts:
             raise Refused("model", "one whose tokens visit all parameters", "experts")
         found = conventions.flops(spec, Run(phase="training", convention="palm", **sizes)).total
         return float(found) * (1.0 if trains else 1 / 3), "palm"
