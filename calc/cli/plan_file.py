@@ -13,7 +13,8 @@ from calc.cli.run_options import given as said
 from calc.errors import Refused
 from calc.output.notes import remark
 from calc.plan.existing import OF_ALL
-from calc.plan.export.launch import LONGEST, Read, Tool, meant
+from calc.plan.export.launch import LONGEST, Read, Tool
+from calc.plan.export.settings import meant
 from calc.reading.files import read_text
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, unread_within, whole
+from calc.plan.export.launch import Launch, Read, Tool
+from calc.plan.export.settings import unread_within, whole
 from calc.reading.files import parse_json
 
 KNOWN = (

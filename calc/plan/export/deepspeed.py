@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, one_of, unread_within, whole
+from calc.plan.export.launch import Launch, Read, Tool
+from calc.plan.export.settings import one_of, unread_within, whole
 from calc.plan.launchers import launcher
 from calc.reading.files import parse_json
 from calc.spec.run.precision import GRADIENT_DTYPES

@@ -6,7 +6,9 @@ import ast
 from typing import Any
 
 from calc.errors import Refused
-from calc.plan.export.launch import Launch, Read, Tool, one_of, torchrun, whole
+from calc.plan.export.commands import torchrun
+from calc.plan.export.launch import Launch, Read, Tool
+from calc.plan.export.settings import one_of, whole
 from calc.plan.launchers import launcher
 from calc.spec.run.training import CHECKPOINTING, optimizer_names
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.plan.layouts import Layout
 from calc.plan.question import Question
 from calc.spec import ModelSpec
 from calc.spec.cluster import Cluster
-from calc.spec.run import MODULES, Run
+from calc.spec.run import Run
 from calc.spec.run.precision import summed_in
-from calc.units import parse_tokens
 
-CORE = "core_attn"
-"""Attention's core, as Megatron-Core calls it."""
 LONGEST = 2**20
 """Characters of a launch file that are read."""
-ALIKE = 0.9
-"""How alike two settings' names are, of 1, where one is taken for the other misspelt."""
 
 
 class Launch(NamedTuple):
@@ -155,145 +149,3 @@ class Tool(NamedTuple):
         run = launch.run.changed(optimizer=launch.run.usual_optimizer)
         said = "optimizer" in launch.question.words and self.optimizers is not None
         return {name: getattr(run, name) for name in self.leaves if name != "optimizer" or not said}
-
-
-def meant(name: str, known: Collection[str]) -> str:
-    """A setting that is not read, with a hint where it looks like one that is, but for a letter or two."""
-    from difflib import get_close_matches
-
-    plain = {each.replace("_", "-"): each for each in known}
-    close = get_close_matches(name[:80].replace("_", "-"), plain, n=1, cutoff=ALIKE)
-    return f"{name} (did you mean {plain[close[0]]}?)" if close else name
-
-
-def torchrun(launch: Launch, program: str) -> str:
-    """The beginning of a command on every machine."""
-    where = f"--nnodes {launch.nodes} --nproc-per-node {launch.per_node}"
-    rendezvous = " --rdzv-backend c10d --rdzv-endpoint $HEAD:29500" if launch.nodes > 1 else ""
-    return f"torchrun {where}{rendezvous} {program}"
-
-
-def command(start: str, options: Iterable[tuple[str, Any]]) -> str:
-    """A command with an option a line; one whose value is True is a flag, None and False are left out.
-    A tuple is several values."""
-    lines = [start]
-    for name, value in options:
-        if value is None or value is False:
-            continue
-        if isinstance(value, tuple):
-            lines.append(shlex.join([name, *value]))
-            continue
-        lines.append(name if value is True else f"{name} {shlex.quote(str(value))}")
-    return " \\\n  ".join(lines) + "\n"
-
-
-def options_of(text: str, where: str, known: Collection[str]) -> dict[str, str]:
-    """Option -> value of a command, or of a script that holds one; a flag's value is empty.
-
-    Errors: Refused for text that is no command, or that has none of the `known` options.
-    """
-    try:
-        words = shlex.split(text.replace("\\\n", " "), comments=True)
-    except ValueError as error:
-        raise Refused(where, f"a command ({error})", text[:40]) from None
-    found: dict[str, str] = {}
-    for place, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        name, equals, value = word.partition("=")
-        after = words[place + 1] if place + 1 < len(words) else "--"
-        found[name] = value if equals else "" if after.startswith("--") else after
-    if not found.keys() & set(known):
-        raise Refused(where, f"options, {next(iter(known))} among them", text[:40])
-    return found
-
-
-def values_of(text: str, option: str) -> tuple[str, ...]:
-    """All values of an option of a command that takes several; none where it is absent. text: a command that
-    `options_of` has read."""
-    words = shlex.split(text.replace("\\\n", " "), comments=True)
-    found: list[str] = []
-    for place, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name != option:
-            continue
-        found = [value] if equals else []
-        for after in words[place + 1 :]:
-            if after.startswith("--"):
-                break
-            found.append(after)
-    return tuple(found)
-
-
-def granularity(run: Run) -> str | None:
-    """Megatron-Core's recompute_granularity; None where nothing is computed again."""
-    return run.checkpointing if run.checkpointing != "none" else "selective" if run.recompute else None
-
-
-def modules_written(run: Run) -> tuple[str, ...] | None:
-    """Megatron-Core's recompute_modules; None where they are as usual, attention's core alone."""
-    if not run.recompute:
-        return None
-    core = run.checkpointing == "selective" and CORE not in run.recompute
-    return (CORE,) * core + run.recompute
-
-
-def modules_read(modules: Sequence[str] | None, where: str) -> dict[str, Any]:
-    """The words of selective recomputation of these modules; None: of attention's core. Errors: Refused for modules
-    that are not described."""
-    if modules is None:
-        return {"checkpointing": "selective"}
-    for name in modules:
-        if name not in MODULES:
-            raise Refused(where, f"one of {', '.join(MODULES)}", name)
-    others = tuple(name for name in modules if name != CORE)
-    return {"checkpointing": "selective" if CORE in modules else "none"} | ({"recompute": others} if others else {})
-
-
-@overload
-def whole(found: Mapping[str, Any], name: str, where: str, usual: int, least: int = 1) -> int: ...
-@overload
-def whole(found: Mapping[str, Any], name: str, where: str, usual: None = None, least: int = 1) -> int | None: ...
-def whole(found: Mapping[str, Any], name: str, where: str, usual: int | None = None, least: int = 1) -> int | None:
-    """The whole number from `least` on that a setting gives, `usual` where it is absent. Errors: Refused for anything
-    else."""
-    if name not in found or found[name] is None:
-        return usual
-    return parse_tokens(str(found[name]), f"{where}: {name}", least)
-
-
-def unread_within(found: Mapping[str, Any], section: str, known: Collection[str]) -> tuple[str, ...]:
-    """Settings of a section of a launch file that no plan has, with the section's name before each."""
-    its = found.get(section)
-    return tuple(f"{section}.{name}" for name in its if name not in known) if isinstance(its, dict) else ()
-
-
-def recomputed(launch: Launch) -> tuple[str, int]:
-    """(method, layers) by which Megatron-Core is told which layers are checkpointed: each by itself, or the first so
-    many of every piece of a stage."""
-    run, layers = launch.run, launch.question.spec.n_layers
-    if run.checkpoint_every == 1:
-        return "uniform", 1
-    pieces = run.pp * run.interleave
-    return "block", -(-layers // (pieces * run.checkpoint_every))
-
-
-def checkpointed(found: Mapping[str, Any], method: str, layers: str, where: str) -> int | None:
-    """The layers of every piece that are checkpointed, None where all are; by the names of two settings.
-
-    Errors: Refused for another method, and for several layers that are checkpointed as one.
-    """
-    number = whole(found, layers, where, 1)
-    if one_of(found, method, {"uniform": False, "block": True}, "uniform", where):
-        return number
-    if number != 1:
-        raise Refused(f"{where}: {layers}", "1, each layer by itself, or the method block", number)
-    return None
-
-
-def one_of(found: Mapping[str, Any], name: str, known: Mapping[str, Any], usual: str, where: str) -> Any:
-    """What the word of a setting stands for. Errors: Refused for a word that is not known."""
-    word = str(found.get(name, usual))
-    if word not in known:
-        raise Refused(f"{where}: {name}", f"one of {', '.join(known)}", word)
-    return known[word]

@@ -7,34 +7,16 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.stage_lengths import further_modules
-from calc.plan.export.launch import (
-    Launch,
-    Read,
-    Tool,
-    checkpointed,
-    command,
-    granularity,
-    modules_read,
-    modules_written,
-    one_of,
-    options_of,
-    recomputed,
-    torchrun,
-    values_of,
-    whole,
-)
-from calc.plan.export.megatron_experts import dispatcher, unread_dispatcher
-from calc.plan.export.megatron_formats import (
-    AWARE,
-    FORMATS,
-    OPTIMIZERS,
-    check_scaling,
-    format_options,
-    read_formats,
-    scaling,
-)
+from calc.plan.export.commands import command, options_of, torchrun, values_of
+from calc.plan.export.launch import Launch, Read, Tool
+from calc.plan.export.megatron_experts import dispatcher
+from calc.plan.export.megatron_formats import OPTIMIZERS, FormatWords, read_formats, scaling
+from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
+from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
 from calc.plan.export.megatron_stages import StageWords, read_stages, told
+from calc.plan.export.settings import one_of, whole
 from calc.plan.launchers import launcher
+from calc.spec.run import Run
 from calc.spec.run.precision import GRADIENT_DTYPES
 
 SIZES = {
@@ -56,19 +38,39 @@ STAGES = StageWords(
     further="--mtp-num-layers",
 )
 IN_PIECE = "--num-layers-per-virtual-pipeline-stage"
-PIECES = "--expert-tensor-parallel-size"
+WORDS = PlanWords(
+    sizes=SIZES,
+    pieces="--expert-tensor-parallel-size",
+    sequence_parallel="--sequence-parallel",
+    granularity="--recompute-granularity",
+    modules="--recompute-modules",
+    method="--recompute-method",
+    layers="--recompute-num-layers",
+    dispatcher="--moe-token-dispatcher-type",
+    scaling="--fp8-recipe",
+    global_batch="--global-batch-size",
+    nodes="--nnodes",
+    per_node="--nproc-per-node",
+    off="none",
+    not_described={
+        "--fine-grained-activation-offloading": "what it keeps on the host",
+        "--cpu-offloading-weights": "what it keeps on the host",
+        "--fp8-param-gather": "what weights kept and gathered in fp8 take",
+    },
+)
+FORMATS = FormatWords(
+    aware="--use-precision-aware-optimizer",
+    distributed="--use-distributed-optimizer",
+    moments=("--exp-avg-dtype", "--exp-avg-sq-dtype"),
+    others=("--main-grads-dtype", "--main-params-dtype"),
+    wide="fp32",
+    narrow="bf16",
+)
+NARROW_GRADIENTS = "--grad-reduce-in-bf16"
 WAITING = "--cpu-offloading-num-layers"
-MODULES = "--recompute-modules"
-GROUPED, DISPATCHER, DEEPEP = "--moe-grouped-gemm", "--moe-token-dispatcher-type", "--moe-enable-deepep"
-SCALING = "--fp8-recipe"
-NOT_DESCRIBED = {
-    "--fine-grained-activation-offloading": "what it keeps on the host",
-    "--cpu-offloading-weights": "what it keeps on the host",
-    "--fp8-param-gather": "what weights kept and gathered in fp8 take",
-}
-"""Flag -> what of it is not described."""
+GROUPED, DEEPEP = "--moe-grouped-gemm", "--moe-enable-deepep"
+FP8 = "--fp8-format"
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-RECOMPUTE = {"": "none", "selective": "selective", "full": "full"}
 
 
 def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
@@ -78,17 +80,15 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     for flag, field in SIZES.items():
         if field != "interleave" or (run.interleave > 1 and stages.layout is None):
             yield flag, getattr(run, field)
-    yield PIECES, run.expert_tp
+    yield WORDS.pieces, run.expert_tp
     yield GROUPED, spec.has_experts
-    yield DISPATCHER, dispatcher(run)
+    yield WORDS.dispatcher, dispatcher(run)
     yield DEEPEP, dispatcher(run) is not None
     yield from stages.settings(STAGES, further_modules(spec, run))
-    yield "--global-batch-size", launch.question.sequences
-    yield "--sequence-parallel", run.tp > 1 and run.divides_sequence
+    yield WORDS.global_batch, launch.question.sequences
+    yield WORDS.sequence_parallel, run.tp > 1 and run.divides_sequence
     on_host = run.offload == "optimizer"
-    formats = dict(format_options(run))
-    yield "--use-distributed-optimizer", run.zero > 0 or bool(formats[AWARE])
-    yield from formats.items()
+    yield from _formats(run)
     yield "--optimizer-cpu-offload", on_host
     yield "--optimizer-offload-fraction", run.offload_fraction if on_host else None
     yield "--overlap-cpu-optimizer-d2h-h2d", on_host
@@ -99,15 +99,29 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--overlap-param-gather", run.zero > 0
     yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
     yield "--bf16", True
-    yield "--fp8-format", "hybrid" if run.recipe == "fp8" else None
-    yield SCALING, scaling(run)
-    yield "--recompute-granularity", granularity(run)
-    yield MODULES, modules_written(run)
+    yield FP8, "hybrid" if run.recipe == "fp8" else None
+    yield WORDS.scaling, scaling(run)
+    yield WORDS.granularity, granularity(run)
+    yield WORDS.modules, modules_written(run)
     if run.checkpointing == "full":
         method, layers = recomputed(launch)
-        yield "--recompute-method", method
-        yield "--recompute-num-layers", layers
+        yield WORDS.method, method
+        yield WORDS.layers, layers
     yield "--use-flash-attn", True
+
+
+def _formats(run: Run) -> Iterator[tuple[str, Any]]:
+    """The flags of a run's formats; what stands on the host asks for the precision-aware optimizer too.
+
+    Errors: Refused for narrow moments that each rank has whole: the precision-aware optimizer is a distributed one.
+    """
+    narrow = run.usual_optimizer == "adamw-bf16"
+    if narrow and run.zero == 0 and run.dp * run.cp > 1:
+        raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
+    yield FORMATS.distributed, run.zero > 0 or run.precision_aware
+    yield FORMATS.aware, run.precision_aware
+    yield from ((flag, FORMATS.narrow if narrow else None) for flag in FORMATS.moments)
+    yield NARROW_GRADIENTS, run.precision.summed == "bf16"
 
 
 def _write(launch: Launch) -> str:
@@ -116,48 +130,34 @@ def _write(launch: Launch) -> str:
 
 def _read(text: str, where: str) -> Read:
     found = options_of(text, where, SIZES)
-    words: dict[str, Any] = {field: whole(found, flag, where, 1) for flag, field in SIZES.items() if field != "seq"}
-    words["zero"] = _zero(found, where)
-    words |= read_formats(found, "fp8" if "--fp8-format" in found else "bf16-master", where)
-    words["checkpointing"] = one_of(found, "--recompute-granularity", RECOMPUTE, "", where)
+    on = found.__contains__
+    own = {"zero": _zero(found, where), "checkpointing": granularity_read(found, WORDS.granularity, where)}
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
-        words["checkpointing"] = "selective"
-    if words["checkpointing"] == "selective":
-        words |= modules_read(values_of(text, MODULES) if MODULES in found else None, f"{where}: {MODULES}")
-        check_scaling(words, found.get(SCALING), f"{where}: {SCALING}")
-    for flag, what in NOT_DESCRIBED.items():
-        if flag in found:
-            raise Refused(f"{where}: {flag}", f"none: {what} is not described", found[flag] or "given")
-    words |= _offload(found, where)
-    if words["tp"] > 1 and "--sequence-parallel" not in found:
-        words["sequence_parallel"] = False
-    if (pieces := whole(found, PIECES, where)) not in (None, words["tp"]):
-        words["expert_tp"] = pieces
-    if (seq := whole(found, "--seq-length", where)) is not None:
-        words["seq"] = seq
-    gpus = _gpus(found, where)
-    unread = tuple(name for name in found if name not in NAMES) + unread_dispatcher(found, DISPATCHER, where)
-    layers = None
-    if words["checkpointing"] == "full":
-        layers = checkpointed(found, "--recompute-method", "--recompute-num-layers", where)
-    sequences = whole(found, "--global-batch-size", where)
-    division = read_stages(found, STAGES, words["pp"], found.__contains__, where, whole(found, IN_PIECE, where))
-    waiting = whole(found, WAITING, where, least=0) or None
-    return Read(words, sequences, gpus, unread, division, layers, waiting)
+        own["checkpointing"] = "selective"
+    aware, recipe = on(FORMATS.aware) and on(FORMATS.distributed), "fp8" if on(FP8) else "bf16-master"
+    own |= read_formats(found, FORMATS, recipe, on(NARROW_GRADIENTS), aware, where) | _offload(found, where)
+    modules = values_of(text, WORDS.modules) if on(WORDS.modules) else None
+    read = read_plan(found, WORDS, own, modules, on, where)
+    return read._replace(
+        unread=tuple(name for name in found if name not in NAMES) + read.unread,
+        division=read_stages(found, STAGES, read.words["pp"], on, where, whole(found, IN_PIECE, where)),
+        waiting=whole(found, WAITING, where, least=0) or None,
+    )
 
 
 RELATED = (
     *STAGES[:-1],
+    *WORDS.names,
+    FORMATS.aware,
+    FORMATS.distributed,
+    *FORMATS.moments,
+    *FORMATS.others,
+    NARROW_GRADIENTS,
     IN_PIECE,
-    PIECES,
     GROUPED,
-    DISPATCHER,
     DEEPEP,
     WAITING,
-    "--global-batch-size",
-    "--sequence-parallel",
-    "--use-distributed-optimizer",
-    *FORMATS,
+    FP8,
     "--optimizer-cpu-offload",
     "--optimizer-offload-fraction",
     "--overlap-cpu-optimizer-d2h-h2d",
@@ -167,16 +167,8 @@ RELATED = (
     "--overlap-param-gather",
     "--tp-comm-overlap",
     "--bf16",
-    "--fp8-format",
-    SCALING,
-    "--recompute-granularity",
     "--recompute-activations",
-    MODULES,
-    "--recompute-method",
-    "--recompute-num-layers",
     "--use-flash-attn",
-    "--nnodes",
-    "--nproc-per-node",
     "--rdzv-backend",
     "--rdzv-endpoint",
 )
@@ -186,7 +178,7 @@ RELATED = (
 def _zero(found: dict[str, str], where: str) -> int:
     if "--use-megatron-fsdp" in found:
         return one_of(found, "--data-parallel-sharding-strategy", SHARDING, "no_shard", where)
-    return int("--use-distributed-optimizer" in found)
+    return int(FORMATS.distributed in found)
 
 
 def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
@@ -197,7 +189,7 @@ def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
         return {"offload": "activations"} if waiting else {}
     if waiting:
         raise Refused(f"{where}: {WAITING}", "none beside --optimizer-cpu-offload", waiting)
-    for flag in (AWARE, "--overlap-cpu-optimizer-d2h-h2d"):
+    for flag in (FORMATS.aware, "--overlap-cpu-optimizer-d2h-h2d"):
         if flag not in found:
             raise Refused(
                 f"{where}: {flag}", "given beside --optimizer-cpu-offload: without it nothing is described", "none"
@@ -207,11 +199,6 @@ def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
         return {"offload": "optimizer", "offload_fraction": float(text)}
     except ValueError:
         raise Refused(f"{where}: --optimizer-offload-fraction", "a part above 0, up to 1", text) from None
-
-
-def _gpus(found: dict[str, str], where: str) -> int | None:
-    nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
-    return None if nodes is None or each is None else nodes * each
 
 
 NAMES = (*SIZES, *RELATED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calc.plan.export.launch import one_of
+from calc.plan.export.settings import one_of
 from calc.spec.run import Run
 
 

@@ -1,4 +1,4 @@
-"""Number formats of the optimizer and of gradients, as Megatron-Core's flags say them.
+"""Number formats of the optimizer and of gradients, as Megatron-Core's flags and NeMo's settings say them.
 
 Source: megatron/training/arguments.py and megatron/core/optimizer/optimizer_config.py (core_r0.13.0): with
 --use-precision-aware-optimizer moments may be in bf16; without it every one of these formats must be fp32. Gradients
@@ -7,52 +7,55 @@ are summed in fp32 unless --grad-reduce-in-bf16 is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.spec.run import Run
 
-AWARE = "--use-precision-aware-optimizer"
-MOMENTS = ("--exp-avg-dtype", "--exp-avg-sq-dtype")
-OTHERS = ("--main-grads-dtype", "--main-params-dtype")
-NARROW_GRADIENTS = "--grad-reduce-in-bf16"
-FORMATS = (AWARE, *MOMENTS, *OTHERS, NARROW_GRADIENTS)
 OPTIMIZERS = {"fp32": "adamw", "bf16": "adamw-bf16"}
 """Format of both moments -> optimizer."""
 NOT_DELAYED = {"layernorm", "moe_act"}
 DELAYED, CURRENT = "delayed", "tensorwise"
 
 
-def format_options(run: Run) -> Iterator[tuple[str, Any]]:
-    """The flags of a run's formats; what stands on the host asks for the precision-aware optimizer too.
+class FormatWords(NamedTuple):
+    """Names of the settings of one tool. aware: of the precision-aware optimizer; distributed: of that which ranks
+    divide. moments, others: of what is kept in which format. wide, narrow: how fp32 and bf16 are said; also: other
+    words for formats."""
 
-    Errors: Refused for narrow moments that each rank has whole: the precision-aware optimizer is a distributed one.
+    aware: str
+    distributed: str
+    moments: tuple[str, str]
+    others: tuple[str, str]
+    wide: str
+    narrow: str
+    also: Mapping[str, str] = {}
+
+
+def read_formats(
+    found: Mapping[str, str], names: FormatWords, recipe: str, narrow: bool, aware: bool, where: str
+) -> dict[str, str]:
+    """The recipe and the optimizer of a launch file whose products are those of `recipe`. narrow: whether gradients are
+    summed in bf16. aware: whether the precision-aware optimizer is on, and ranks divide it.
+
+    Errors: Refused for formats that no optimizer or recipe here has, and for narrow ones without what they ask for.
     """
-    narrow = run.usual_optimizer == "adamw-bf16"
-    if narrow and run.zero == 0 and run.dp * run.cp > 1:
-        raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
-    yield AWARE, run.precision_aware
-    yield from ((flag, "bf16" if narrow else None) for flag in MOMENTS)
-    yield NARROW_GRADIENTS, run.precision.summed == "bf16"
-
-
-def read_formats(found: Mapping[str, str], recipe: str, where: str) -> dict[str, str]:
-    """The recipe and the optimizer of a launch file whose products are those of `recipe`.
-
-    Errors: Refused for formats that no optimizer or recipe here has, and for narrow ones without the flag that they
-    ask for.
-    """
-    for flag in OTHERS:
-        if found.get(flag, "fp32") != "fp32":
-            raise Refused(f"{where}: {flag}", "fp32: what others hold is not described", found[flag])
-    first, second = (found.get(flag, "fp32") for flag in MOMENTS)
-    if first != second or first not in OPTIMIZERS:
-        expected = f"fp32 or bf16, as {MOMENTS[1]}: moments in other formats are not described"
-        raise Refused(f"{where}: {MOMENTS[0]}", expected, first if first == second else f"{first} and {second}")
-    if first != "fp32" and (AWARE not in found or "--use-distributed-optimizer" not in found):
-        raise Refused(f"{where}: {MOMENTS[0]}", f"fp32 without {AWARE} and --use-distributed-optimizer", first)
-    return narrowed(recipe, NARROW_GRADIENTS in found) | ({} if first == "fp32" else {"optimizer": OPTIMIZERS[first]})
+    said = {name: found.get(name, names.wide) for name in (*names.moments, *names.others)}
+    known = {names.wide: "fp32", names.narrow: "bf16", **names.also}
+    held = {name: known.get(word) for name, word in said.items()}
+    for name in names.others:
+        if held[name] != "fp32":
+            raise Refused(f"{where}: {name}", f"{names.wide}: what others hold is not described", said[name])
+    first, second = names.moments
+    moments = held[first]
+    if moments is None or moments != held[second]:
+        expected = f"{names.wide} or {names.narrow}, as {second}: moments in other formats are not described"
+        both = said[first] if said[first] == said[second] else f"{said[first]} and {said[second]}"
+        raise Refused(f"{where}: {first}", expected, both)
+    if moments != "fp32" and not aware:
+        raise Refused(f"{where}: {first}", f"{names.wide} without {names.aware} and {names.distributed}", said[first])
+    return narrowed(recipe, narrow) | ({} if moments == "fp32" else {"optimizer": OPTIMIZERS[moments]})
 
 
 def narrowed(recipe: str, narrow: bool) -> dict[str, str]:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.memory.stage_lengths import further_modules, lighter_ends, stage_lengths
-from calc.plan.export.launch import Division, whole
+from calc.plan.export.launch import Division
+from calc.plan.export.settings import whole
 from calc.plan.layouts import layout_text, read_layout
 from calc.spec import ModelSpec
 from calc.spec.run import Run

@@ -7,7 +7,9 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.stage_lengths import dealt_pieces, in_pieces, piece_lengths, stage_lengths
-from calc.plan.export.launch import Division, Launch, Read, Tool, command, one_of, options_of, torchrun, whole
+from calc.plan.export.commands import command, options_of, torchrun
+from calc.plan.export.launch import Division, Launch, Read, Tool
+from calc.plan.export.settings import gpus_of, one_of, whole
 from calc.plan.launchers import launcher
 from calc.sizes import is_exactly
 from calc.spec.run import Run
@@ -137,8 +139,7 @@ def _read(text: str, where: str) -> Read:
     updates = one_of(found, OPTIMIZER, {theirs: ours for ours, theirs in OPTIMIZERS.items()}, "fused", where)
     if updates != "adamw":
         words["optimizer"] = updates
-    nodes, each = whole(found, "--nnodes", where), whole(found, "--nproc-per-node", where)
-    gpus = None if nodes is None or each is None else nodes * each
+    gpus = gpus_of(found, "--nnodes", "--nproc-per-node", where)
     unread = tuple(name for name in found if name not in NAMES)
     return Read(words, whole(found, "--training.global-batch-size", where), gpus, unread, division)
 
