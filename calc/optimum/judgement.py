@@ -22,6 +22,8 @@ from calc.units import si
 
 Predict = Callable[[float, float], float]
 """N, D -> loss."""
+VOCABULARY = 2**18
+"""Tokens to guess among: as many as the largest vocabulary in whose tokens a law counts has, or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     """What `law` says of `spec` trained on `tokens`; with `seq`, FLOPs are the model's exact ones in such sequences,
     and the optima are this model made wider and deeper.
 
-    Errors: Refused for a law that does not say what is optimal, for experts, for tokens that are not above 0, and with
-    `seq` as `calc.optimum.costs.of_family`.
+    Errors: Refused for a law that does not say what is optimal, for experts, for tokens that are not above 0, where the
+    law's loss is above that of guessing, and with `seq` as `calc.optimum.costs.of_family`.
     """
     entry = find(law)
     if entry.frontier is None and entry.routed is None:
@@ -85,6 +87,8 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
     problem = Problem(entry, plain(entry) if seq is None else of_family(spec, seq, entry.counts), None, routing)
     x = n if seq is None else 1.0
     compute = problem.costs.train(x) * d
+    weighed = _weighed(problem, x, n, d)
+    _refuse_guessing(entry, n, d, weighed["loss"])
     outside = entry.outside(params=n, tokens=d, compute=compute, **measures(spec))
     exact = "6 N D" if seq is None else f"exact FLOPs of {spec.name} in sequences of {seq}"
     return Judgement(
@@ -93,7 +97,7 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
         params=n,
         tokens=d,
         compute=compute,
-        **_weighed(problem, x, n, d),
+        **weighed,
         convention=f"N: {entry.params}; C: {exact}; D: {entry.tokens}",
         in_range=not outside,
         warnings=tuple(filter(None, (*outside, entry.inexact, entry.second_hand, _losses(problem)[1]))),
@@ -101,6 +105,16 @@ def judge(spec: ModelSpec, tokens: float, law: str = DEFAULT, seq: int | None = 
         interval_source=source(problem),
         routing=routing,
     )
+
+
+def _refuse_guessing(law: Law, params: float, tokens: float, loss: float | None) -> None:
+    """Errors: Refused where a law says that a model is worse than one that has learnt nothing and guesses among all
+    tokens: so far from its data its curve means nothing."""
+    guessed = math.log(VOCABULARY)
+    if loss is not None and loss > guessed:
+        learnt = f"below that of guessing among {VOCABULARY:,} tokens, {guessed:.1f} nats"
+        expected = f"a law whose loss of {si(params)} parameters on {si(tokens)} tokens is {learnt}"
+        raise Refused("--law", expected, f"{law.name}, which says {loss:,.1f}")
 
 
 def _weighed(problem: Problem, x: float, n: float, d: float) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def test_judge_by_a_law_without_loss() -> None:
 def test_judge_refuses() -> None:
     for spec, tokens, law, said in (
         (LLAMA, 0.0, "besiroglu", "--tokens: expected a finite number above 0"),
+        (LLAMA, 15.0, "besiroglu", "of 8.03B parameters on 15 tokens is below that of guessing"),
         (LLAMA, 1e12, "step-law", "a law that says which model is optimal"),
         (calc.load_model("mixtral-8x7b"), 1e12, "besiroglu", "a model without experts"),
     ):
