@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from calc.errors import Refused, did_you_mean
 from calc.spec.catalogue import device_names
@@ -16,6 +17,10 @@ OPENED = "address that the visitor came with"
 """The key of what stood behind the question mark as the session began: name -> values."""
 REFUSED = "refused link"
 """The key of why the link that the session began with is not shown, and of the page that it was a link to."""
+BY_HAND = ("spec", "file")
+"""What the picker keeps in the address by itself, without a knob of that name."""
+MOST_NAMED = 5
+"""Names in a link that are said not to be read."""
 NAMES = {"gpu": device_names}
 """Knobs whose names a refusal can suggest one of."""
 
@@ -26,8 +31,9 @@ def opened() -> None:
     st.session_state[OPENED] = {name: st.query_params.get_all(name) for name in st.query_params} if new else {}
 
 
-def checked(page: str) -> None:
-    """Behind every knob of the first drawing: have the page refused where a knob holds something else than its link."""
+def checked(page: str, above: DeltaGenerator) -> None:
+    """Behind every knob of the first drawing: have the page refused where a knob holds something else than its link.
+    What of the link it does not read is said `above`."""
     linked: Mapping[str, list[str]] = st.session_state[OPENED]
     for name, values in linked.items():
         if name in st.session_state and not _holds(st.session_state[name], values):
@@ -36,6 +42,11 @@ def checked(page: str) -> None:
             expected = f"a choice of this page{did_you_mean(found, known)}"
             st.session_state[REFUSED] = (page, str(Refused(name, expected, found[:80] or "''")))
             st.rerun()
+    unread = [name for name in linked if name not in st.session_state and name not in BY_HAND]
+    if unread:
+        names = ", ".join(frame.verbatim(name[:40]) for name in unread[:MOST_NAMED])
+        more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+        above.caption(f"⚠ Of its link this page does not read {names}{more}.")
 
 
 def shown(page: str) -> bool:

@@ -40,9 +40,10 @@ def _shown(entry: Entry, choice: list[picker.Picked | None]) -> Callable[[], Non
         st.session_state[saved.MODEL], st.session_state[saved.OPEN] = model, entry.title
         st.set_page_config(page_title=" · ".join(filter(None, (entry.title, model, "Envelope"))))
         if links.shown(entry.path):
+            above = st.container()
             if entry.of_model:
                 picker.refused()
             import_module(entry.module).render(picked)
-            links.checked(entry.path)
+            links.checked(entry.path, above)
 
     return show

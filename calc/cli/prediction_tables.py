@@ -11,6 +11,8 @@ from calc.units import duration, si
 
 SHOWN = 12
 """Ops that are listed where not all are asked for."""
+ALL_SEEN = 0.99
+"""Part of an op's time that its share of the step comes to where nothing else hides it, but for rounding."""
 
 
 def plan_record(it: Prediction) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def prediction_tables(
     ]
     left = len(points) - len(shown)
     remarks = [f"the {len(shown)} longest; --by-op lists {left} more"] if left else []
-    if any(point.share * it.seconds < 0.99 * point.seconds for point in shown):
+    if any(point.share * it.seconds < ALL_SEEN * point.seconds for point in shown):
         remarks.append("a share below what its time comes to: the rest of that time is hidden behind computing")
     below = "\n".join(remarks)
     return [

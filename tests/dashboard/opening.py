@@ -31,11 +31,11 @@ def sound(at: AppTest) -> AppTest:
     return at
 
 
-def cli(*words: str) -> list[dict[str, Any]]:
-    """What `python -m calc WORDS --json` prints, one record a line."""
+def cli(*words: str, status: int = 0) -> list[dict[str, Any]]:
+    """What `python -m calc WORDS --json` prints, one record a line. status: with which it ends."""
     command = [sys.executable, "-m", "calc", *words, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -111,6 +111,26 @@ def test_a_link_that_a_page_cannot_show_is_refused_and_not_answered_for_somethin
     assert not any("cannot be shown" in each for each in errors(at))
 
 
+def test_what_a_page_does_not_read_of_its_link_is_said_in_one_line() -> None:
+    """A knob that is misspelt, and one of a page that is not open."""
+    at = opened("memory", model="gpt2", batchsize="3", dp="2", tokens="1T")
+    assert unread(at) == ["⚠ Of its link this page does not read `batchsize`, `tokens`."]
+    assert shown_command(at)[shown_command(at).index("--dp") + 1] == "2"
+    sound(at.selectbox(key="model").set_value("llama-3-8b").run())
+    assert unread(at) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "known"), [("memory", {"dp": "2"}), ("serve", {"fast": "20"}), ("formula", {"part": "norm"})]
+)
+def test_of_a_link_that_a_page_reads_nothing_is_said(page: str, known: dict[str, str]) -> None:
+    assert unread(opened(page, model="gpt2", **known)) == []
+
+
+def unread(at: AppTest) -> list[str]:
+    return [each.value for each in at.caption if "does not read" in each.value]
+
+
 @pytest.mark.parametrize(("page", "label"), [("memory", "Sequence length"), ("roofline", "Sequence (tokens)")])
 def test_a_slider_holds_whatever_number_a_link_has(page: str, label: str) -> None:
     at = opened(page, model="llama-3-8b", seq="3000", batch="3")
