@@ -82,12 +82,7 @@ def experiments(
     from calc.optimum.launch import practice_command, runs
 
     entry, form = _surface(law)
-    if target <= budget:
-        raise Refused("--target", "more FLOP than --budget, which would pay for the run itself", f"{target:.3g}")
-    if noise is not None and noise >= 1:
-        raise Refused("--noise", "less than 1: a part of the loss", f"{noise:g}")
-    if out is not None and Path(out).exists():
-        raise Refused("--out", "a file that is not there yet", out)
+    _refuse_contradictions(budget, target, noise, out)
     if launch is None and (cluster, gpus, tool) != (None, None, None):
         raise Refused("--launch", "a folder beside --cluster, --gpus and --as", "none")
     launches = None if launch is None else Launches(launch, cluster, gpus, tool, seq)
@@ -105,6 +100,16 @@ def experiments(
         click.echo(f"note: {note}", err=True)
     if out is not None:
         _write(rows, out)
+
+
+def _refuse_contradictions(budget: float, target: float, noise: float | None, out: str | None) -> None:
+    """Errors: Refused for a question without an answer, and for a file that is there already."""
+    if target <= budget:
+        raise Refused("--target", "more FLOP than --budget, which would pay for the run itself", f"{target:.3g}")
+    if noise is not None and noise >= 1:
+        raise Refused("--noise", "less than 1: a part of the loss", f"{noise:g}")
+    if out is not None and Path(out).exists():
+        raise Refused("--out", "a file that is not there yet", out)
 
 
 class _Simulation(NamedTuple):

@@ -90,14 +90,8 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **given: Any) -> None:
         check(chart)
         if _own_equation(law):
             raise Refused("--chart", "a law that is one of the forms, isoflop or envelope", law)
-    columns = {what: given.pop(what) for what in _COLUMNS}
-    given["columns"] = {what: column for what, column in columns.items() if column is not None}
     workers = _workers(given, law)
-    mixture = given.pop("mixture")
-    if mixture is not None:
-        if law not in mixtures.NAMES:
-            raise Refused("--mixture", f"--law {' or '.join(mixtures.NAMES)} beside it", law)
-        given["mixture"] = [each.strip() for each in mixture.split(",")]
+    _read_columns(given, law)
     against, column, chance = given.pop("against"), given.pop("accuracy"), given.pop("chance")
     top = given.pop("top")
     for option, value in (("against", against), ("accuracy", column)):
@@ -128,6 +122,17 @@ def fit(runs: str, law: str, fmt: str, chart: str | None, **given: Any) -> None:
 
         best = found[0]
         save(fit_chart(best) if isinstance(best, Fit) else frontier_chart(best), chart)
+
+
+def _read_columns(given: dict[str, Any], law: str) -> None:
+    """Put the columns that are named in place of their options. Errors: Refused for a mixture of a law without one."""
+    columns = {what: given.pop(what) for what in _COLUMNS}
+    given["columns"] = {what: column for what, column in columns.items() if column is not None}
+    mixture = given.pop("mixture")
+    if mixture is not None:
+        if law not in mixtures.NAMES:
+            raise Refused("--mixture", f"--law {' or '.join(mixtures.NAMES)} beside it", law)
+        given["mixture"] = [each.strip() for each in mixture.split(",")]
 
 
 def _answers(runs: str, law: str, given: dict[str, Any], workers: Workers) -> list[Any]:

@@ -25,6 +25,7 @@ from calc.optimum.shapes import shapes as near
 from calc.output.notes import warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.tokens.corpus import Corpus
 
 
 @click.command(short_help="The compute-optimal size for FLOPs, parameters, tokens, a loss, GPU time or money.")
@@ -103,13 +104,25 @@ def optimal(law: str, family: str | None, shapes: int | None, chart: str | None,
         if given.get(name) is not None:
             raise Refused(f"--{name.replace('_', '-')}", "--cluster beside it", given[name])
     if law == "all":
-        with closing(Progress()) as progress:
-            answers = optimal_all(progress, **given)
-        apart = spread(answers)
-        emit([record_of(answer, data) | {"spread": apart} for answer in answers], laws_tables(answers), fmt)
-        if chart is not None:
-            save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
-        return
+        _print_all(given, data, chart, fmt)
+    else:
+        _print_one(law, given, data, shapes, chart, fmt)
+
+
+def _print_all(given: dict[str, Any], data: Corpus | None, chart: str | None, fmt: str) -> None:
+    """What every law answers, and how far apart these are."""
+    with closing(Progress()) as progress:
+        answers = optimal_all(progress, **given)
+    apart = spread(answers)
+    emit([record_of(answer, data) | {"spread": apart} for answer in answers], laws_tables(answers), fmt)
+    if chart is not None:
+        save(frontier_chart([answer for answer in answers if isinstance(answer, Optimum)]), chart)
+
+
+def _print_one(
+    law: str, given: dict[str, Any], data: Corpus | None, shapes: int | None, chart: str | None, fmt: str
+) -> None:
+    """What one law answers, and what others would; with so many models near it where `shapes` asks for them."""
     with closing(Progress()) as progress:
         answer = best(law, progress, **given)
     built = [] if shapes is None else near(given["family"], answer.params, find(law).counts, shapes)

@@ -67,19 +67,8 @@ def search_grid(
     Errors: Refused for a name that is no size, a grid of too many shapes, and a budget that no shape meets;
     KeyboardInterrupt where nothing was found until then.
     """
-    spec = question.spec
     ruled: dict[str, int] = {"not divisible": 0, "beyond the budget": 0, "smaller than others": 0}
-    built: list[tuple[dict[str, int], ModelSpec, int]] = []
-    for sizes in _grid(spec, axes):
-        made = _built(spec, sizes)
-        if made is None:
-            ruled["not divisible"] += 1
-            continue
-        params = int(sum(parameters(made).values()))
-        if most_params is not None and params > most_params:
-            ruled["beyond the budget"] += 1
-            continue
-        built.append((sizes, made, params))
+    built = _buildable(question.spec, axes, most_params, ruled)
     if not built:
         found = ", ".join(f"{shapes:,} {why}" for why, shapes in ruled.items() if shapes) or "no shape"
         raise Refused("--model-grid", "a grid with a shape that is divisible and within the budget", found)
@@ -107,6 +96,24 @@ def search_grid(
         ruled["left by the interrupt"] = min(len(built), MOST) - len(shapes)
     shapes.sort(key=lambda each: (each.plan is None, each.days or (each.plan.seconds if each.plan else 0.0)))
     return Grid(tuple(shapes), ruled, interrupted)
+
+
+def _buildable(
+    spec: ModelSpec, axes: Mapping[str, Sequence[int]], most_params: float | None, ruled: dict[str, int]
+) -> list[tuple[dict[str, int], ModelSpec, int]]:
+    """(sizes, model, parameters) of the shapes that can be built within the budget; the others are counted in ruled."""
+    built: list[tuple[dict[str, int], ModelSpec, int]] = []
+    for sizes in _grid(spec, axes):
+        made = _built(spec, sizes)
+        if made is None:
+            ruled["not divisible"] += 1
+            continue
+        params = int(sum(parameters(made).values()))
+        if most_params is not None and params > most_params:
+            ruled["beyond the budget"] += 1
+            continue
+        built.append((sizes, made, params))
+    return built
 
 
 def _grid(spec: ModelSpec, axes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:

@@ -151,17 +151,24 @@ def collective(
     def error() -> float:
         everything = [given(of).double() for of in range(ranks)]
         mine.copy_(given(rank))
-        found = run()
-        if op == "all_gather":
-            return relative(found, torch.cat(everything))
-        if op == "all_to_all":
-            return relative(found, torch.cat([each.chunk(ranks)[rank] for each in everything]))
-        if op == "send":
-            return relative(found, everything[(rank - 1) % ranks])
-        total = torch.stack(everything).sum(0)
-        return relative(found, total / ranks if op == "all_reduce" else total.chunk(ranks)[rank])
+        return relative(run(), _right(op, everything, rank))
 
     return run, error
+
+
+def _right(op: str, everything: list[Tensor], rank: int) -> Tensor:
+    """What a rank is to have of a collective over these tensors, one of each rank."""
+    import torch
+
+    ranks = len(everything)
+    if op == "all_gather":
+        return torch.cat(everything)
+    if op == "all_to_all":
+        return torch.cat([each.chunk(ranks)[rank] for each in everything])
+    if op == "send":
+        return everything[(rank - 1) % ranks]
+    total = torch.stack(everything).sum(0)
+    return total / ranks if op == "all_reduce" else total.chunk(ranks)[rank]
 
 
 def _named(new: str, old: str) -> Callable[..., Any]:
