@@ -25,7 +25,7 @@ MODELS = ("training", "forward", "prefill", "decode", "layer")
 def draw(found: Comparison, by: By) -> None:
     """Draw the answer, of one pair at least: the case that is known best, the figures of all, and the picture."""
     st.success(_sentence(min(found.pairs, key=_known)))
-    picture, figures = layout.beside()
+    picture, figures = layout.side_by_side()
     with figures:
         _figures(Group("all", "", found.pairs))
     with picture:

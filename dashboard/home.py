@@ -57,7 +57,7 @@ def render(picked: picker.Picked | None) -> None:
     found = {name: _answered(name, spec, gpu, price) for name in ANSWERS}
     with frame.refusals("This model cannot be counted"), answer:
         st.info(overview(spec))
-        card, fitting = layout.beside()
+        card, fitting = layout.side_by_side()
         with card, layout.cards(wide=True):
             for name, (_, page, label) in ANSWERS.items():
                 with st.container(gap="xsmall"):

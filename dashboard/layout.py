@@ -50,7 +50,7 @@ def fold(label: str, *keys: str) -> Any:
     return st.expander(label, expanded=any(key in st.query_params for key in keys))
 
 
-def beside() -> tuple[Any, Any]:
+def side_by_side() -> tuple[Any, Any]:
     """(where the picture goes, where the figures go): beside each other, or on a phone the picture first."""
     picture, figures = st.columns([5, 3])
     return picture, figures

@@ -49,7 +49,7 @@ def render(picked: picker.Picked | None) -> None:
         advice = advised(chosen.spec, request.run, found.budget or 0)
         with answer:
             _sentence(found)
-            picture, figures = layout.beside()
+            picture, figures = layout.side_by_side()
             with picture:
                 _picture(found, gpu)
             with figures:

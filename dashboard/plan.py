@@ -44,7 +44,7 @@ def render(picked: picker.Picked | None) -> None:
         else:
             with answer:
                 _sentence(found, wanted)
-                picture, figures = layout.beside()
+                picture, figures = layout.side_by_side()
                 with picture:
                     _front(found)
                 with figures:

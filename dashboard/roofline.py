@@ -36,7 +36,7 @@ def render(picked: picker.Picked | None) -> None:
         saved.about(knobs.where, command)
         with answer:
             st.info(_sentence(found, knobs))
-            picture, figures = layout.beside()
+            picture, figures = layout.side_by_side()
             with picture:
                 _roof(points, limits)
             with figures:

@@ -70,7 +70,7 @@ def render(picked: picker.Picked | None) -> None:
             with answer:
                 past = f"{found.past:,.3g} × what {law} gives a model of this size"
                 st.info(f"{found.tokens_per_param:,.4g} tokens a parameter, {past}.")
-                picture, figures = layout.beside()
+                picture, figures = layout.side_by_side()
                 with picture:
                     _map(found, law)
                 with figures:

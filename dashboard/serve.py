@@ -33,7 +33,7 @@ def render(picked: picker.Picked | None) -> None:
         found = serving.found(chosen.spec, wanted)
         saved.about(", ".join(wanted.devices), wanted.command(chosen.reference))
         _sentence(found, wanted)
-        picture, figures = layout.beside()
+        picture, figures = layout.side_by_side()
         if found["best"]:
             with figures:
                 _figures(found["best"])

@@ -121,5 +121,5 @@ def roofs(cost: Cost, shape: AttentionShape, device: Device | None) -> dict[str,
 def timed(speed: Speed, backend: str, shape: AttentionShape, back: bool) -> dict[str, Any]:
     """Predicted seconds of a backend, and what they rest on. Errors: as `attention_seconds`."""
     found = attention_seconds(speed, backend, shape, ("forward", "backward") if back else ("forward",))
-    names = ("backend", "seconds", "low", "high", "level", "source", "rests")
-    return {name: getattr(found, name) for name in names}
+    names = ("backend", "seconds", "low", "high", "level", "source")
+    return {name: getattr(found, name) for name in names} | {"rests": found.basis}

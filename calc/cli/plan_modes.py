@@ -28,7 +28,7 @@ def print_launch(best: Plan, tool: Tool, fmt: str, tokens: float | None = None, 
     """The best plan as a tool's launch file, alone on stdout; what it is said to take on stderr, what the file leaves
     to the program, and what it lacks of a better plan of the tool's stack (wider)."""
     launch = Launch(best.question, best.run)
-    text, left = tool.write(launch), tool.left(launch)
+    text, left = tool.write(launch), tool.left_to_program(launch)
     if fmt == "json":
         record = record_of(best, best, tokens) | {"tool": tool.name, "version": tool.version, "launch": text}
         record["left_to_program"] = left

@@ -47,7 +47,7 @@ def prediction_record(it: Prediction, by_op: bool) -> dict[str, Any]:
         "by_bound": dict(it.by_bound),
         "bound": it.bound,
         "peak": it.peak,
-        "rests_on": it.rests,
+        "rests_on": it.basis,
         "source": it.source,
         "notes": list(it.notes),
         "tokens": it.tokens,

@@ -25,7 +25,7 @@ NEAR, FAR = 0.01, 0.1
 can be built comes in steps, so that two models may lead to one another for ever."""
 
 
-class Together(NamedTuple):
+class JointOptimum(NamedTuple):
     """optimum: the law's answer. built: the buildable model nearest to it. plan: its best. utilisation: FLOPs as the
     law counts them over what the GPUs could do at their bf16 peak, checkpoints and failures included. rounds: how many
     it took. apart: by what share that differs from what the optimum was asked with. interrupted: whether they were
@@ -40,7 +40,9 @@ class Together(NamedTuple):
     interrupted: bool = False
 
 
-def optimal_on(question: Question, days: float, law: str, progress: Progress | None = None, **request: Any) -> Together:
+def optimal_on(
+    question: Question, days: float, law: str, progress: Progress | None = None, **request: Any
+) -> JointOptimum:
     """The compute-optimal model of a family that the GPUs of a question train in so many days, with its plan.
 
     question: of the family's own model; its sequences, where they are 0, are those of the law's own batch.
@@ -64,7 +66,7 @@ def optimal_on(question: Question, days: float, law: str, progress: Progress | N
         reached = _used(plan, found)
         apart = abs(reached / used - 1)
         if best is None or apart < best.apart:
-            best = Together(found, built, plan, reached, turn, apart)
+            best = JointOptimum(found, built, plan, reached, turn, apart)
         if apart <= NEAR or interrupted:
             break
         # Half of the way after the first rounds, which two models that lead to one another would pass.
@@ -76,7 +78,7 @@ def optimal_on(question: Question, days: float, law: str, progress: Progress | N
     return best._replace(interrupted=interrupted)
 
 
-def near_shapes(question: Question, found: Together, law: str, limit: int) -> Sequence[Shape]:
+def near_shapes(question: Question, found: JointOptimum, law: str, limit: int) -> Sequence[Shape]:
     """The buildable models nearest to an optimum."""
     return shapes(question.spec, found.optimum.params, find(law).counts, limit)
 

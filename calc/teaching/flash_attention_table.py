@@ -126,7 +126,7 @@ def _predicted_time(name: str, backend: str, shape: AttentionShape, gpu: Device,
     found = attention_seconds(gpu, backend, shape, ("forward", "backward"))
     why = (
         f"`{backend}` of PyTorch, no mask and no dropout: {found.low * 1e3:.1f} … {found.high * 1e3:.1f} ms by "
-        f"{'the datasheet' if found.rests.startswith('products') else found.rests} and the efficiencies of priors.toml"
+        f"{'the datasheet' if found.basis.startswith('products') else found.basis} and the efficiencies of priors.toml"
     )
     verdict = "within" if found.low <= printed <= found.high else "differs"
     return Row("predicted time", name, "s", printed, found.seconds, verdict, why)

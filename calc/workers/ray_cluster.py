@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
 from calc.errors import Refused
+from calc.workers.finished_parts import PIP
 from calc.workers.identity import code, digest
 from calc.workers.job import Job, Part, Work, lost
-from calc.workers.kept import PIP
 
 PERIOD = 0.2
 """Seconds between two looks at whether somebody wants to stop."""

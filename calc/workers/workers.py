@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import Refused
+from calc.workers.finished_parts import FinishedParts
 from calc.workers.job import Backend, Job, Part
-from calc.workers.kept import FinishedParts
 from calc.workers.stopping import stoppable
 
 MOST = 1024

@@ -15,7 +15,7 @@ from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
 from harness.cases.case import Counts
 from harness.cases.models import spec_of
-from harness.cases.ranks import Collective, RankCase, Together
+from harness.cases.ranks import Collective, RankCase, RankExecution
 from harness.cases.tensors import relative, settle
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class CollectiveCase(RankCase):
     def collectives(self) -> Sequence[Collective]:
         return [Collective(self.op, float(self.nbytes), 1.0)]
 
-    def of_rank(self, rank: int, device: DeviceKind) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> RankExecution:
         run, check = collective(self.op, self.nbytes // 4, rank, self.ranks, device)
-        return Together(run, check)
+        return RankExecution(run, check)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ExchangeCase(RankCase):
         words: dict[str, Any] = {"phase": "training", "batch": self.batch, "seq": self.seq, "recipe": "fp32", **split}
         return collectives_in(timed_run(spec_of(self.model), **words), self.model)
 
-    def of_rank(self, rank: int, device: DeviceKind) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> RankExecution:
         whole = self.ranks * 4
         parts = [
             (collective(each.op, int(each.nbytes) // whole * self.ranks, rank, self.ranks, device), round(each.calls))
@@ -95,7 +95,7 @@ class ExchangeCase(RankCase):
                 for _ in range(calls):
                     once()
 
-        return Together(run, lambda: max(check() for (_, check), _ in parts))
+        return RankExecution(run, lambda: max(check() for (_, check), _ in parts))
 
 
 def collectives_in(run: Run, model: str, beginning: str = "") -> list[Collective]:

@@ -46,7 +46,7 @@ def of_attention(
         low=found.low,
         high=found.high,
         level=found.level,
-        source=f"{_source(profile)}: {found.rests}",
+        source=f"{_source(profile)}: {found.basis}",
         bound=found.bound,
         by_component={"attention": found.seconds},
         peak_bytes=None if peak_bytes is None else int(peak_bytes),

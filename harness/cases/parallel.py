@@ -15,7 +15,7 @@ from calc.spec.resizing import sizes_of
 from calc.time.step.timed_run import timed_run
 from harness.cases.case import Counts
 from harness.cases.collectives import collectives_in
-from harness.cases.ranks import Collective, RankCase, Together
+from harness.cases.ranks import Collective, RankCase, RankExecution
 from harness.cases.running import ModelCase, built
 from harness.cases.stages import pipelined, stage_alone
 from harness.cases.steps import loss_of, stepping
@@ -111,7 +111,7 @@ class ParallelTrainingCase(RankCase, ModelCase):
             units[unit] = units.get(unit, 0) + prod(shape)
         return units
 
-    def of_rank(self, rank: int, device: DeviceKind) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> RankExecution:
         settle("fp32")
         tokens = self._tokens(device)
         if self.strategy == "pipeline":
@@ -128,7 +128,7 @@ class ParallelTrainingCase(RankCase, ModelCase):
             alone = stepping(built(self.spec, device, "fp32"), "none", "one", self.ranks, tokens, device)
             return max(relative(loss_of(run(), self.strategy, self.ranks), alone()) for _ in range(2))
 
-        return Together(run, error)
+        return RankExecution(run, error)
 
     def alone(self, rank: int, device: DeviceKind) -> Callable[[], Any]:
         """A rank's share of the model under the same library, in a group of one."""

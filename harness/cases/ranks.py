@@ -27,7 +27,7 @@ class Collective(NamedTuple):
     calls: float
 
 
-class Together(NamedTuple):
+class RankExecution(NamedTuple):
     """One execution on this rank; its largest relative error, which all ranks ask for at once; and the largest that is
     right."""
 
@@ -41,7 +41,7 @@ class RankCase(Case):
 
     ranks: int
 
-    def of_rank(self, rank: int, device: DeviceKind) -> Together:
+    def of_rank(self, rank: int, device: DeviceKind) -> RankExecution:
         """This rank's part, once it has joined the group. Errors: NotImplementedError where it cannot run."""
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ from calc.spec.cluster import Cluster
 from calc.spec.clusters import load_cluster
 from calc.spec.fields import DeviceKind
 from calc.time.cluster.measured import measured_models
-from harness.cases.ranks import RankCase, Together
+from harness.cases.ranks import RankCase, RankExecution
 from harness.environment import here
 from harness.measuring.limits import rates
 from harness.measuring.timing import UNSTABLE
@@ -53,7 +53,7 @@ class _Begun:
     since: float
     alone: float = 0.0
     forecast: Forecast | None = None
-    part: Together | None = None
+    part: RankExecution | None = None
     error: float | None = None
     status: Status | None = None
     reason: str = ""

@@ -64,7 +64,7 @@ def test_a_measured_profile_predicts(measured: Path) -> None:
     forward, training = (predict(spec, read_profile(path), phase=phase, **asked) for phase in ("forward", "training"))
     assert 0 < forward.seconds < training.seconds
     assert training.interval.low < training.seconds < training.interval.high
-    assert training.rests == "profile"
+    assert training.basis == "profile"
 
 
 def test_points_are_as_many_as_allowed_and_differ() -> None:

@@ -144,7 +144,7 @@ def test_optimizers_are_written_and_read_or_refused(name: str) -> None:
         own.check(saying)
         read = own.read(own.write(launch), "plan")
         assert read.unread == ()
-        left = own.left(launch)
+        left = own.left_to_program(launch)
         assert ("optimizer" in left) == (name == "accelerate")
         assert left.get("optimizer", read.words.get("optimizer", "adamw")) == optimizer
 

@@ -65,7 +65,7 @@ def test_every_plan_is_read_as_it_was_written(name: str, model: str, structure: 
     launch = Launch(saying, plan.run)
     read = own.read(own.write(launch), "plan")
     assert read.unread == ()
-    left = own.left(launch)
+    left = own.left_to_program(launch)
     assert plan.run.usual_optimizer == left.pop("optimizer", read.words.get("optimizer", "adamw"))
     asks = question_of(saying if name == "accelerate" else asked, read)
     again = plan_of(asks, words_of(asks, read) | {field: value for field, value in left.items() if field != "seq"})

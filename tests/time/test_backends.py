@@ -76,7 +76,7 @@ def test_fused_kernels_beside_the_measured_one() -> None:
     own = kernel_seconds("h100-sxm", fused_kernel(SHAPE, False), "graph")
     first = found["flash_attn_3"]
     assert (first.seconds, first.low, first.high) == pytest.approx((own.seconds, own.low, own.high))
-    assert (first.source, first.rests) == ("measured", "the profile's kernel")
+    assert (first.source, first.basis) == ("measured", "the profile's kernel")
     rate = {name: 2 * 2 * 16 * 8192**2 * 128 / one.seconds / 1e12 for name, one in found.items()}
     # TFLOP/s of arXiv:2407.08608, figure 5, causal, 8k tokens; of Triton those of our kernel on an H200.
     for name, published in {"flash_attn_3": 602, "sdpa_cudnn": 529, "triton": 443, "sdpa_flash": 333}.items():
@@ -96,10 +96,10 @@ def test_a_profile_that_names_its_kernel_is_the_measure_of_others() -> None:
     own = speed.attention["bf16"].model_copy(update={"kernel_source": "torch 2.11.0 sdpa_flash"})
     here = replace(speed, attention={"bf16": own})
     flash, cudnn = (attention_seconds(here, name, SHAPE, execution="graph") for name in ("sdpa_flash", "sdpa_cudnn"))
-    assert (flash.source, flash.rests) == ("measured", "the profile's kernel")
+    assert (flash.source, flash.basis) == ("measured", "the profile's kernel")
     table = priors()["attention"]["backends"]["Hopper"]["forward"]
     assert cudnn.seconds / flash.seconds == pytest.approx(table["sdpa_cudnn"] / table["sdpa_flash"])
-    assert cudnn.rests == "0.63 x the profile's kernel (sdpa_flash)"
+    assert cudnn.basis == "0.63 x the profile's kernel (sdpa_flash)"
 
 
 def test_a_new_token_waits_for_memory_whoever_reads() -> None:

@@ -304,7 +304,7 @@ def test_low_rank_updates_leave_out_the_frozen_weights() -> None:
 
 def test_a_device_without_measurements_says_so() -> None:
     found = predict(SMALL, "mi300x", seq=32)
-    assert found.rests == "datasheet"
+    assert found.basis == "datasheet"
     assert any("no measurement on this device" in note for note in found.notes)
     assert all(row.timing.source == "prior" for row in found.kernels)
 

@@ -117,7 +117,7 @@ def relatives(field: str) -> list[tuple[str, Any, Limits]]:
     return [
         (f"{name} {key}", model, limits_named(load_device(name), key.partition("@")[0]))
         for name, speed in speeds
-        if speed.rests == "relative"
+        if speed.basis == "relative"
         for key, model in getattr(speed, field).items()
     ]
 

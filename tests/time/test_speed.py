@@ -94,7 +94,7 @@ def test_a_profile_in_a_file(run: Run, tmp_path: Path) -> None:
 def test_a_shipped_profile_stands_in_for_its_architecture() -> None:
     assert shipped_profile("h100-sxm") is not None
     own, relative = speed_of("h100-sxm"), speed_of("h20")
-    assert (own.rests, relative.rests, speed_of("mi300x").rests) == ("profile", "relative", "datasheet")
+    assert (own.basis, relative.basis, speed_of("mi300x").basis) == ("profile", "relative", "datasheet")
     spec = calc.load_model("llama-3-8b")
     first, second = (predict(spec, each, phase="decode", context=2048, execution="graph") for each in (own, relative))
     # 4.0 against 3.35 TB/s, but 148 against 990 TFLOP/s; products of one row are padded to tiles of 16.

@@ -51,7 +51,7 @@ def toy(
     return Speed(
         name="toy",
         kind=kind,
-        rests="profile",
+        basis="profile",
         source="by heart",
         gemm=dict.fromkeys(formats, Products(rate)),
         attention=dict.fromkeys(formats, Attending(rate)),

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import Refused
+from calc.workers.finished_parts import FinishedParts
 from calc.workers.job import Part
-from calc.workers.kept import FinishedParts
 from calc.workers.merging import front, smallest
 from calc.workers.workers import Workers
 from tests.reference import ROOT

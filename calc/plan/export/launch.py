@@ -144,7 +144,7 @@ class Tool(NamedTuple):
         if asked and not self.further:
             raise Refused("mtp", f"none in files of {self.name}, which have no words for further tokens", "given")
 
-    def left(self, launch: Launch) -> dict[str, Any]:
+    def left_to_program(self, launch: Launch) -> dict[str, Any]:
         """What a plan's file leaves to the user's program, by the names of a Run's fields."""
         run = launch.run.changed(optimizer=launch.run.usual_optimizer)
         said = "optimizer" in launch.question.words and self.optimizers is not None

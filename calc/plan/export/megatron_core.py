@@ -13,7 +13,7 @@ from calc.plan.export.megatron_experts import dispatcher
 from calc.plan.export.megatron_formats import OPTIMIZERS, FormatWords, read_formats, scaling
 from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
 from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
-from calc.plan.export.megatron_stages import StageWords, read_stages, told
+from calc.plan.export.megatron_stages import StageWords, read_stages, stage_settings
 from calc.plan.export.settings import one_of, whole
 from calc.plan.launchers import launcher
 from calc.spec.run import Run
@@ -76,7 +76,7 @@ SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3
 def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     run = launch.run
     spec = launch.question.spec
-    stages = told(spec, run, STAGES)
+    stages = stage_settings(spec, run, STAGES)
     for flag, field in SIZES.items():
         if field != "interleave" or (run.interleave > 1 and stages.layout is None):
             yield flag, getattr(run, field)

@@ -33,7 +33,7 @@ class StageWords(NamedTuple):
     layouts_have_modules: bool = True
 
 
-class Told(NamedTuple):
+class StageSettings(NamedTuple):
     """What a launch file says of a plan's stages, beside how many there are. ends: whether embedding and loss count as
     a layer each. first, last: layers of those stages. layout: all pieces. Nothing is said of stages that are alike."""
 
@@ -52,22 +52,22 @@ class Told(NamedTuple):
         yield words.further, further or None
 
 
-def told(spec: ModelSpec, run: Run, words: StageWords) -> Told:
+def stage_settings(spec: ModelSpec, run: Run, words: StageWords) -> StageSettings:
     """What is said of a plan's stages. Errors: Refused for stages that a tool has no words for."""
     layers, further = spec.n_layers, further_modules(spec, run)
     if run.pp == 1:
-        return Told()
+        return StageSettings()
     if run.stages is None and not further and lighter_ends(layers, run.pp, run.interleave):
-        return Told(ends=True)
+        return StageSettings(ends=True)
     if run.stages is None and layers % (run.pp * run.interleave) == 0:
-        return Told()
+        return StageSettings()
     if not further or words.layouts_have_modules:
-        return Told(layout=layout_text(spec, run))
+        return StageSettings(layout=layout_text(spec, run))
     stages = stage_lengths(layers, run.pp, run.interleave, further, run.stages)
     if run.interleave > 1 or len(set(stages[1:-1])) > 1 or not stages[0] or not stages[-1]:
         expected = "one piece each, all as long but the first and the last, beside modules for further tokens"
         raise Refused("stages", expected, ",".join(map(str, stages)))
-    return Told(first=stages[0], last=stages[-1])
+    return StageSettings(first=stages[0], last=stages[-1])
 
 
 def read_stages(

@@ -14,7 +14,7 @@ from calc.plan.export.megatron_experts import dispatcher
 from calc.plan.export.megatron_formats import FormatWords, read_formats, scaling
 from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
 from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
-from calc.plan.export.megatron_stages import StageWords, read_stages, told
+from calc.plan.export.megatron_stages import StageWords, read_stages, stage_settings
 from calc.plan.export.settings import one_of
 from calc.plan.launchers import launcher
 from calc.spec.run.precision import GRADIENT_DTYPES
@@ -104,7 +104,7 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
         yield WORDS.dispatcher, sender
         yield DEEPEP, True
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
-    yield from told(spec, run, STAGES).settings(STAGES, further_modules(spec, run))
+    yield from stage_settings(spec, run, STAGES).settings(STAGES, further_modules(spec, run))
     yield WORDS.sequence_parallel, run.tp > 1 and run.divides_sequence
     yield DISTRIBUTED, run.zero > 0
     yield f"{DDP}.use_distributed_optimizer", run.zero > 0

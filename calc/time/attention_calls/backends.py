@@ -45,7 +45,7 @@ TIMED = (*(name for name in WRITTEN_OUT if not name.startswith("mla")), *FUSED)
 class Expected:
     """Seconds of one call, between which others `level` of measured times lie, and what bounds it.
 
-    source: `measured`, or `prior` where a part of it rests on a prior. rests: on what, in words. kernels: what runs.
+    source: `measured`, or `prior` where a part of it rests on a prior. basis: on what, in words. kernels: what runs.
     """
 
     backend: str
@@ -55,7 +55,7 @@ class Expected:
     level: float
     bound: Bound
     source: Literal["measured", "prior"]
-    rests: str
+    basis: str
     kernels: tuple[Kernel, ...]
 
 
@@ -81,13 +81,13 @@ def attention_seconds(
     timings = time_of(kernels, speed, execution, level, known=known)
     if speed.kind == "cpu" and (backend in WRITTEN_OUT or shape.phase == "decode"):
         timings = [found_again(timing, level) for timing in timings]
-    rests = "products and passes, each by itself"
+    basis = "products and passes, each by itself"
     if backend in FUSED:
         moved = [
             _by(backend, kernel, timing, speed, execution) for kernel, timing in zip(kernels, timings, strict=True)
         ]
-        timings, rests = [timing for timing, _ in moved], moved[0][1]
-    return _summed(backend, kernels, timings, speed, execution, rests)
+        timings, basis = [timing for timing, _ in moved], moved[0][1]
+    return _summed(backend, kernels, timings, speed, execution, basis)
 
 
 def runs_backends(speed: Speed) -> bool:
@@ -167,7 +167,7 @@ def _measured(model: object, speed: Speed) -> str:
 
 
 def _summed(
-    backend: str, kernels: list[Kernel], timings: list[Timing], speed: Speed, execution: ExecutionName, rests: str
+    backend: str, kernels: list[Kernel], timings: list[Timing], speed: Speed, execution: ExecutionName, basis: str
 ) -> Expected:
     """All kernels one after the other; on a GPU no faster than the host asks for them. The time of a kernel alone is
     that of calling it again and again; between several there are gaps, on a CPU Python's."""
@@ -189,4 +189,4 @@ def _summed(
             waits[row.timing.bound] = waits.get(row.timing.bound, 0.0) + time
     bound = max(waits, key=lambda name: waits[name])
     source = "prior" if any(timing.source == "prior" for timing in timings) else "measured"
-    return Expected(backend, seconds, low, high, timings[0].level, bound, source, rests, tuple(kernels))
+    return Expected(backend, seconds, low, high, timings[0].level, bound, source, basis, tuple(kernels))

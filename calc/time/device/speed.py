@@ -30,7 +30,7 @@ from calc.time.models.collective import COLLECTIVES, CollectiveModel
 from calc.time.models.limits import has_peak
 from calc.time.models.passes import PassModel
 
-Rests = Literal["profile", "relative", "datasheet"]
+Basis = Literal["profile", "relative", "datasheet"]
 COMPUTED = ("gemm", "attention", "attention_backward", "decode", "experts", "delta_rule", "convolution")
 """Tables of kernels whose limits are those of one device."""
 TABLES = (*COMPUTED, "exchange", "collectives")
@@ -40,7 +40,7 @@ TABLES = (*COMPUTED, "exchange", "collectives")
 class Speed:
     """Models of time of one device, and what to do where one is missing.
 
-    rests: what they rest on: measurements on it, those on a relative moved by datasheet figures, or the datasheet with
+    basis: what they rest on: measurements on it, those on a relative moved by datasheet figures, or the datasheet with
     the efficiencies of calc/data/priors.toml. device: its entry in the catalogue, from which what is missing is made.
     gemm, attention, attention_backward, decode, experts, delta_rule, convolution, exchange, passes, launch,
     collectives: as in `Profile`. wider: the exponent by
@@ -50,7 +50,7 @@ class Speed:
 
     name: str
     kind: DeviceKind
-    rests: Rests
+    basis: Basis
     source: str
     device: Device | None = None
     gemm: Mapping[str, Any] = field(default_factory=dict)
@@ -197,7 +197,7 @@ def from_profile(profile: Profile) -> Speed:
     return Speed(
         name=profile.catalogue or profile.device,
         kind=profile.kind,
-        rests="profile",
+        basis="profile",
         source=f"profile {profile.name} of {how.made}: {shorten(how.source, 110, placeholder=' …')}",
         device=device,
         passes=profile.passes,
@@ -221,7 +221,7 @@ def from_device(device: Device) -> Speed:
     return Speed(
         name=device.name,
         kind="cuda",
-        rests="datasheet",
+        basis="datasheet",
         source=f"datasheet of {device.name} and the efficiencies of calc/data/priors.toml",
         device=device,
         gemm=models["gemm"],
@@ -259,7 +259,7 @@ def from_relatives(bases: Sequence[tuple[Speed, float]], device: Device) -> Spee
     return replace(
         base,
         name=device.name,
-        rests="relative",
+        basis="relative",
         source=f"{base.source}{others}, moved to {device.name} by datasheet figures",
         device=device,
         passes={dtype: {name: moved_pass(one, faster) for name, one in t.items()} for dtype, t in base.passes.items()},

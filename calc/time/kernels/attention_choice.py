@@ -95,7 +95,7 @@ def _of_width(table: Mapping[str, Any], shape: Attend, names: Sequence[str]) -> 
 
 def _of_training(kernel: Kernel, speed: Speed) -> float:
     """How much longer the kernels that PyTorch trains with take than those that were measured reading prompts."""
-    if not kernel.trains or (speed.rests == "profile" and kernel.dtype in speed.attention_backward):
+    if not kernel.trains or (speed.basis == "profile" and kernel.dtype in speed.attention_backward):
         return 1.0
     architecture = "" if speed.device is None else speed.device.architecture
     table = priors()["attention"]

@@ -109,7 +109,7 @@ def _ask_gemm(kernel: Kernel, shape: Matmul, speed: Speed, execution: ExecutionN
     use = f"{kernel.dtype}.{'batched' if not shape.weighed else kernel.use}"
     latent = (f"{kernel.dtype}.latent",) * (shape.weighed and shape.groups > 1 and kernel.routed is None)
     names = (*latent, *(f"{kernel.dtype}.biased",) * (kernel.biased and kernel.use == "forward"), use, kernel.dtype)
-    known = speed.rests != "datasheet" and starts_at_once(speed, kernel.packed, kernel.dtype)
+    known = speed.basis != "datasheet" and starts_at_once(speed, kernel.packed, kernel.dtype)
     packed = kernel.packed if known else ""
     name, model, prior = find(lambda one: one.gemm, (packed, *names) if packed else names, speed, kernel.dtype)
     # Experts' tokens come in whole numbers; an expectation a hair above one is that one.
@@ -161,7 +161,7 @@ def ask_collective(shape: Send, speed: Speed, network: float | None, execution: 
     own = execution == "graph" and shape.op == "all_reduce" and shape.op in speed.published.collectives
     prior = own or shape.op not in speed.collectives
     model = (speed.published if prior else speed).collectives[shape.op]
-    prior = prior or speed.rests == "datasheet"
+    prior = prior or speed.basis == "datasheet"
     name = f"{shape.op}{'?' * prior}"
     if prior and execution == "graph":
         # In the model latency grows with the logarithm of ranks, so that each number of them has a model of its own.
@@ -208,11 +208,11 @@ def _ask_pass(kernel: Kernel, speed: Speed, execution: ExecutionName) -> Choice:
                 continue
             if name == "copy" and own != "copy":
                 moved = kernel.bytes if fused or kernel.traffic is None else kernel.traffic
-                guessed = not fused or speed.rests == "datasheet"
+                guessed = not fused or speed.basis == "datasheet"
                 launches = 1.0 if fused else max(kernel.launches, 1.0)
                 return Choice(("pass", f"{dtype} copy"), table[name], (moved / launches,), "pass", launches, guessed)
             nbytes = kernel.bytes if kernel.profiled_bytes is None else kernel.profiled_bytes
-            return Choice(("pass", f"{dtype} {name}"), table[name], (nbytes,), "pass", 1.0, speed.rests == "datasheet")
+            return Choice(("pass", f"{dtype} {name}"), table[name], (nbytes,), "pass", 1.0, speed.basis == "datasheet")
     if documented(speed):
         return _ask_pass(kernel, speed.published, execution)
     raise Refused("--profile", f"a profile with passes over memory in {kernel.dtype}", speed.name)

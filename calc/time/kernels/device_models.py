@@ -28,7 +28,7 @@ class Choice:
 
 def find(tables: Callable[[Speed], Any], names: Sequence[str], speed: Speed, dtype: str) -> tuple[str, Any, bool]:
     """(name, model, whether it is a prior) of the first of `names` that is known, on the device or by its datasheet."""
-    for known, prior in ((speed, speed.rests == "datasheet"), (None, True)):
+    for known, prior in ((speed, speed.basis == "datasheet"), (None, True)):
         table = tables(speed.published if known is None and documented(speed) else speed)
         for name in names:
             if name in table:
@@ -41,4 +41,4 @@ def find(tables: Callable[[Speed], Any], names: Sequence[str], speed: Speed, dty
 
 def documented(speed: Speed) -> bool:
     """Whether its datasheet tells what it was not measured at."""
-    return speed.device is not None and speed.rests != "datasheet"
+    return speed.device is not None and speed.basis != "datasheet"

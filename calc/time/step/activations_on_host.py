@@ -23,7 +23,7 @@ class Crossing(NamedTuple):
     """One way of one micro-batch: the stretch that it passes beside, its seconds, and those that computing hides."""
 
     way: str
-    beside: Direction
+    during: Direction
     seconds: Size
     hidden: Size
 
@@ -59,5 +59,5 @@ def crossings(
     seconds = moved / rate
     parts = sum(stage.layers.values()) + 1  # the 1 added is the head, whose computing is taken to last a layer's
     part = 1 - 1 / parts
-    for way, beside in BOTH_WAYS:
-        yield Crossing(way, beside, seconds, minimum(seconds, part * computing.get(beside, 0.0)))
+    for way, during in BOTH_WAYS:
+        yield Crossing(way, during, seconds, minimum(seconds, part * computing.get(during, 0.0)))

@@ -19,10 +19,10 @@ from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
 from calc.time.kernels.timing import Timing, time_of
 from calc.time.step.extra_kernels import around
+from calc.time.step.kernel_costs import Timed, Totals, kernel_cost
 from calc.time.step.network import after_op, times_run
 from calc.time.step.operations import ChainRun, Operations
 from calc.time.step.record import record_of
-from calc.time.step.takes import Timed, Totals, takes_of
 from calc.trace.part import Leaf
 
 MOST = 2**16
@@ -187,7 +187,7 @@ class _Asked:
         timings = iter(time_of(every, with_measured(question.speed, run.cluster), execution, question.level, network))
         for common, key, its, kernels in self.new.values():
             timed = tuple((kernel, next(timings)) for kernel in kernels)
-            common.known[key] = Timed(timed, tuple(takes_of(question.speed, its, *one) for one in timed))
+            common.known[key] = Timed(timed, tuple(kernel_cost(question.speed, its, *one) for one in timed))
         for common, key, some in self.messages.values():
             common.messages[key] = tuple((kernel, next(timings)) for kernel in some)
 

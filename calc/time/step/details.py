@@ -131,7 +131,7 @@ def _copied(
         seconds = float(way.seconds)
         timing = Timing(seconds, seconds * below, seconds * above, question.level, "host", "prior")
         dtype, size = number_formats(run).compute, one.sums.moved
-        kernel = Kernel(f"activations.{way.way}", "offload", ON_HOST, way.beside, dtype, bytes=size)
+        kernel = Kernel(f"activations.{way.way}", "offload", ON_HOST, way.during, dtype, bytes=size)
         found.append((Message(kernel, "nothing"), Row(kernel, timing, seconds, 0.0, hidden=float(way.hidden))))
     return found
 

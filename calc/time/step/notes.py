@@ -80,12 +80,12 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
         found.append(BETWEEN_STAGES)
     if run.trains and run.gpus > CHECKED:
         found.append(f"beyond {CHECKED} GPUs too few published steps are left to check the interval against")
-    if speed.rests == "datasheet":
+    if speed.basis == "datasheet":
         found.append(_datasheet(speed))
-    elif speed.rests == "relative":
+    elif speed.basis == "relative":
         found.append(RELATIVE)
     guessed = sum(row.share for row in rows if row.timing.source == "prior")
-    if speed.rests != "datasheet" and guessed > 0.01:
+    if speed.basis != "datasheet" and guessed > 0.01:
         names = sorted({row.kernel.function for row in rows if row.timing.source == "prior" and row.share > 0.001})
         found.append(f"{guessed:.0%} of the time rests on priors, for want of measurements: {', '.join(names)}")
     if run.offloaded:

@@ -86,7 +86,7 @@ def _prediction_of(question: Question, run: Run, one: Pass, seconds: float, foun
         mfu_convention=None if share is None else share.convention,
         peak=None if share is None else share.peak,
         peak_source=None if share is None else share.peak_source,
-        rests=speed.rests,
+        basis=speed.basis,
         source=speed.source,
         details=found,
     )

@@ -65,7 +65,7 @@ class Prediction:
 
     run: what was asked for, with the usual words where nothing was said. seconds: of one step. tokens_per_second: new
     tokens of all GPUs. mfu: model FLOPs of `mfu_convention` over what the GPUs could do at `peak` (named by
-    `peak_source`); None in decode, where bytes are what counts, and where no peak is known. rests: `profile`,
+    `peak_source`); None in decode, where bytes are what counts, and where no peak is known. basis: `profile`,
     `relative` or `datasheet`. source: what that is. details: works out, when it is first asked for, what the step is
     made of: a search asks for seconds alone.
     """
@@ -82,7 +82,7 @@ class Prediction:
     mfu_convention: str | None
     peak: float | None
     peak_source: str | None
-    rests: Literal["profile", "relative", "datasheet"]
+    basis: Literal["profile", "relative", "datasheet"]
     source: str
     details: Callable[[], Details] = field(repr=False, compare=False)
 

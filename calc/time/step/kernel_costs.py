@@ -15,7 +15,7 @@ from calc.time.step.prediction import stretch_of
 from calc.trace.functions import Matmul
 
 
-class Takes(NamedTuple):
+class KernelCost(NamedTuple):
     """What all calls of one kernel take: seconds of the device and of the host, and kernels that are launched, None
     where a stack runs it within another."""
 
@@ -39,7 +39,7 @@ class Totals:
         device, host = ({name: dict(places) for name, places in some.items()} for some in (self.device, self.host))
         launched = dict(self.launched)
         for chain in chains:
-            for stretch, place, seconds, of_host, launches in chain.takes:
+            for stretch, place, seconds, of_host, launches in chain.costs:
                 if launches is not None:
                     launched[place] = launched.get(place, 0.0) + launches
                 places, beside = device.setdefault(stretch, {}), host.setdefault(stretch, {})
@@ -52,16 +52,16 @@ class Timed(NamedTuple):
     """The kernels of a chain, with what runs beside them, and what each takes."""
 
     kernels: tuple[tuple[Kernel, Timing], ...]
-    takes: tuple[Takes, ...]
+    costs: tuple[KernelCost, ...]
 
 
-def takes_of(speed: Speed, run: Run, kernel: Kernel, timing: Timing) -> Takes:
+def kernel_cost(speed: Speed, run: Run, kernel: Kernel, timing: Timing) -> KernelCost:
     """What all calls of a kernel take in a pass of `run`, whose time is known."""
     gap, each = launching(kernel, timing.seconds, speed, run.execution or "sdpa")
     joined = run.stack is not None and run.stack.joins and kernel.again
     launched = None if joined else kernel.calls * _launches(kernel, run)
     seconds = kernel.calls * (timing.seconds + gap)
-    return Takes(stretch_of(kernel.direction), kernel.place, seconds, kernel.calls * each, launched)
+    return KernelCost(stretch_of(kernel.direction), kernel.place, seconds, kernel.calls * each, launched)
 
 
 def _launches(kernel: Kernel, run: Run) -> float:
