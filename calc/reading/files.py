@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,14 +38,20 @@ _TOML_PIECE = re.compile(
 
 def read_text(path: Path, limit: int = MAX_BYTES) -> str:
     """The text of a file. Errors: Refused for a folder, a file above `limit`, one that is not there or not UTF-8."""
+    with readable(path) as file:
+        return read_stream(file, str(path), limit)
+
+
+@contextmanager
+def readable(path: Path, kind: str = "a file") -> Iterator[BinaryIO]:
+    """A file, open. Errors: Refused for what is no file, and for one that cannot be opened or read."""
     where = str(path)
     try:
-        if path.is_dir():
-            raise Refused(where, "a file", "a folder")
         if not path.is_file():
-            raise Refused(where, "a file", "something else" if path.exists() else "no such file")
+            found = "a folder" if path.is_dir() else "something else" if path.exists() else "no such file"
+            raise Refused(where, kind, found)
         with path.open("rb") as file:
-            return read_stream(file, where, limit)
+            yield file
     except OSError as error:
         raise Refused(where, "a file that can be read", error.strerror or str(error)) from None
     except ValueError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from calc.errors import Refused
+from calc.reading.files import readable
 from calc.tokens.boundaries import Cuts
 
 BLOCK = 2**20
@@ -38,21 +39,10 @@ class Batch(NamedTuple):
 
 def open_text(path: Path) -> tuple[BinaryIO, int]:
     """A file, from its beginning, and its size. Errors: Refused for what is no text file that can be read."""
-    where = str(path)
-    try:
-        if not path.is_file():
-            found = "a folder" if path.is_dir() else "something else" if path.exists() else "no such file"
-            raise Refused(where, "a text file", found)
-        with path.open("rb") as file:
-            if b"\0" in file.read(_HEAD):
-                raise Refused(where, "text in UTF-8", "a binary file")
+    with readable(path, "a text file") as file:
+        if b"\0" in file.read(_HEAD):
+            raise Refused(str(path), "text in UTF-8", "a binary file")
         return path.open("rb"), path.stat().st_size
-    except OSError as error:
-        raise Refused(where, "a file that can be read", error.strerror or str(error)) from None
-    except ValueError as error:
-        if isinstance(error, Refused):
-            raise
-        raise Refused(where, "a path", str(error)) from None
 
 
 def batches(file: BinaryIO, where: str, cuts: Cuts | None) -> Iterator[Batch]:

@@ -9,7 +9,8 @@ from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import matmul
 from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
-from harness.cases.tensors import TOLERANCE, Turns, no_gradient, normal, relative, settle
+from harness.cases.products import ready_product
+from harness.cases.tensors import TOLERANCE, Turns, normal, relative, settle
 from harness.record import Forecast
 
 if TYPE_CHECKING:
@@ -77,18 +78,10 @@ class GroupedMatmulCase(Case):
             raise NotImplementedError("this PyTorch has no grouped_mm")
         turns = Turns(lambda seed: self._operands(device, seed), self.counts()["bytes"], device, self.cache == "cold")
 
-        def run() -> Tensor:
-            x, weights, ends = turns()
+        def run(x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
             return multiply(x, weights, offs=ends)
 
-        run = no_gradient(run)
-        return Ready(
-            run=run,
-            check=lambda: self._error(run(), *turns.now),
-            tolerance=TOLERANCE[self.dtype],
-            rotate=turns.rotate,
-            graphable=True,
-        )
+        return ready_product(turns, run, self._error, TOLERANCE[self.dtype])
 
     def _operands(self, device: DeviceKind, seed: int) -> Operands:
         import torch

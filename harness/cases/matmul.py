@@ -9,7 +9,8 @@ from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import matmul
 from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
-from harness.cases.tensors import TOLERANCE, Turns, no_gradient, normal, relative, settle
+from harness.cases.products import ready_product
+from harness.cases.tensors import TOLERANCE, Turns, normal, relative, settle
 from harness.record import Environment, Forecast
 
 if TYPE_CHECKING:
@@ -62,19 +63,7 @@ class MatmulCase(Case):
     def ready(self, device: DeviceKind) -> Ready:
         settle(self.dtype)
         turns = Turns(lambda seed: self._operands(device, seed), self._kernel().bytes, device, self.cache == "cold")
-
-        def run() -> Tensor:
-            a, b = turns()
-            return a @ b
-
-        run = no_gradient(run)
-        return Ready(
-            run=run,
-            check=lambda: self._error(run(), *turns.now),
-            tolerance=TOLERANCE[self.dtype],
-            rotate=turns.rotate,
-            graphable=True,
-        )
+        return ready_product(turns, lambda a, b: a @ b, self._error, TOLERANCE[self.dtype])
 
     def _operands(self, device: DeviceKind, seed: int) -> tuple[Tensor, Tensor]:
         """[batch, m, k] and [batch, k, n] as views of what lies in memory; without a batch they are matrices."""

@@ -9,7 +9,8 @@ from calc.spec.fields import DeviceKind, Dim
 from calc.time.kernels.single_kernel import matmul
 from harness.cases.case import Case, Counts, Ready
 from harness.cases.forecasts import of_kernel
-from harness.cases.tensors import Turns, no_gradient, normal, relative, settle
+from harness.cases.products import ready_product
+from harness.cases.tensors import Turns, normal, relative, settle
 from harness.record import Environment, Forecast
 
 if TYPE_CHECKING:
@@ -66,14 +67,11 @@ class ScaledMatmulCase(Case):
             raise NotImplementedError("this PyTorch has no _scaled_mm")
         turns = Turns(lambda seed: self._operands(device, seed), self._bytes(), device, self.cache == "cold")
 
-        def run() -> Tensor:
-            (a, scale_a), (b, scale_b) = turns()
+        def run(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:
+            (a, scale_a), (b, scale_b) = first, second
             return multiply(a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16)
 
-        run = no_gradient(run)
-        return Ready(
-            run=run, check=lambda: _error(run(), *turns.now), tolerance=2e-2, rotate=turns.rotate, graphable=True
-        )
+        return ready_product(turns, run, _error, tolerance=2e-2)
 
     def _operands(self, device: DeviceKind, seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """[m, k] and [n, k] in e4m3, each with the scale that gives its numbers back."""
