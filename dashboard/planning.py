@@ -12,7 +12,8 @@ from calc.dtypes import CACHE_DTYPES, DTYPES
 from calc.spec import ModelSpec
 from calc.spec.run import EXECUTIONS, MODES, Mode, Run
 from calc.spec.run.engines import allocating_names
-from calc.spec.run.precision import GRADIENT_DTYPES, OPTIMIZERS, RECIPES
+from calc.spec.run.optimizers import OPTIMIZERS
+from calc.spec.run.precision import GRADIENT_DTYPES, RECIPES
 from dashboard import knobs
 from dashboard.shared import chosen, share
 

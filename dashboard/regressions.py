@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from calc.charts import measured as charts
+from calc.charts import commits as charts
 from calc.errors import printable
 from calc.units import duration
 from dashboard import frame, layout, results, saved

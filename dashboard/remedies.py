@@ -10,7 +10,8 @@ import streamlit as st
 from calc.dtypes import DTYPES
 from calc.memory.advice import Change
 from calc.spec.run import CHECKPOINTING, EXECUTIONS
-from calc.spec.run.precision import OPTIMIZERS, RECIPES
+from calc.spec.run.optimizers import OPTIMIZERS
+from calc.spec.run.precision import RECIPES
 from calc.units import binary
 from dashboard.planning import RANKS
 

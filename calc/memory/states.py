@@ -15,7 +15,8 @@ from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.spec.run.precision import Optimizer, Recipe, optimizer
+from calc.spec.run.optimizers import Optimizer, optimizer
+from calc.spec.run.precision import Recipe
 from calc.trace.op import Weight
 from calc.trace.part import Leaf, Place
 

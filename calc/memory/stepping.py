@@ -13,7 +13,7 @@ from typing import NamedTuple
 from calc.dtypes import dtype
 from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, largest, maximum, minimum
 from calc.spec.run import Run
-from calc.spec.run.precision import Optimizer
+from calc.spec.run.optimizers import Optimizer
 
 SUB_GROUP = 10**9
 """Parameters of a rank that DeepSpeed's ZeRO-3 steps through at a time, where a file does not say."""

@@ -10,7 +10,7 @@ from calc.spec.band_attention import BandAttention
 from calc.spec.block_attention import BlockAttention
 from calc.spec.block_indexer import BlockIndexer
 from calc.spec.byte_patches import Hashes, PatchAttention, Patched
-from calc.spec.channels import Activation, ExpertGroups, GateClamp, Mlp, Moe
+from calc.spec.channels import Activation, GateClamp, Mlp
 from calc.spec.chunk_attention import ChunkAttention
 from calc.spec.compressed import CompressedAttention, Compressor, EntryIndexer
 from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
@@ -20,6 +20,7 @@ from calc.spec.deep_router import DeepRouter
 from calc.spec.delta_net import DeltaNet
 from calc.spec.denoising import Conditioning, Denoised, Denoising, Latents
 from calc.spec.detection import Queries, ResNet
+from calc.spec.experts import ExpertGroups, Moe
 from calc.spec.fields import Node
 from calc.spec.fronts import Embedding, Markers
 from calc.spec.funnel import FunnelAttention, Halved

@@ -9,9 +9,10 @@ from pydantic import Field, Tag, model_validator
 from calc.errors import Refused
 from calc.spec.attention import Attention
 from calc.spec.byte_patches import PatchAttention, Patched
-from calc.spec.channels import Mlp, Moe
+from calc.spec.channels import Mlp
 from calc.spec.conformer import ConvolutionModule, Shortened, SideConvolution
 from calc.spec.denoising import Denoising
+from calc.spec.experts import Moe
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.funnel import Halved
 from calc.spec.mixers import Mixer, OneMixer, Parallel, kind_or

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from calc.errors import Refused
 from calc.spec.attention import Attention
-from calc.spec.channels import DeepRouter, Moe
+from calc.spec.deep_router import DeepRouter
+from calc.spec.experts import Moe
 from calc.spec.latent import Mla
 from calc.spec.rwkv7 import Rwkv7
 from calc.spec.stack_fields import StackFields

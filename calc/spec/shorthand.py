@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from calc.errors import Refused
 from calc.spec.attention import Attention
-from calc.spec.channels import Activation, Mlp, Moe
+from calc.spec.channels import Activation, Mlp
+from calc.spec.experts import Moe
 from calc.spec.fields import Count, Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.heads import Head

@@ -10,9 +10,9 @@ from calc.spec.altup import AltUp
 from calc.spec.attention import Attention
 from calc.spec.audio import Frames
 from calc.spec.block_attention import BlockAttention
-from calc.spec.channels import Moe
 from calc.spec.denoising import Denoised, Latents
 from calc.spec.detection import Queries, ResNet
+from calc.spec.experts import Moe
 from calc.spec.fields import NONE_BY_FALSE, Dim, Node
 from calc.spec.fronts import Embedding
 from calc.spec.gated_bias import GatedBias

@@ -15,7 +15,7 @@ from calc.errors import Refused
 from calc.spec import ModelSpec
 from calc.spec.fields import DeviceKind, Dim
 from calc.spec.run import Run
-from calc.spec.run.precision import usual_optimizer
+from calc.spec.run.optimizers import usual_optimizer
 from harness.cases.case import Counts, Ready
 from harness.cases.forecasts import of_model
 from harness.cases.models import routed

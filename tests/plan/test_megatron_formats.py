@@ -16,7 +16,8 @@ from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
 from calc.spec.clusters import load_cluster
-from calc.spec.run.precision import GRADIENT_DTYPES, OPTIMIZER_BY_NAME, summed_in
+from calc.spec.run.optimizers import OPTIMIZER_BY_NAME
+from calc.spec.run.precision import GRADIENT_DTYPES, summed_in
 
 START = "torchrun pretrain_gpt.py --micro-batch-size 1 --global-batch-size 16 --use-distributed-optimizer --bf16"
 NARROW = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"

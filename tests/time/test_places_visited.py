@@ -9,7 +9,7 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.spec import Moe
-from calc.spec.channels import ExpertGroups
+from calc.spec.experts import ExpertGroups
 from calc.time import predict
 from calc.time.step.places_visited import places_visited
 

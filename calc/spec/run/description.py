@@ -95,7 +95,7 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     @property
     def usual_optimizer(self) -> str:
         """What updates the weights where nobody says: AdamW as PyTorch runs it under the recipe."""
-        from calc.spec.run.precision import usual_optimizer  # most runs train nothing
+        from calc.spec.run.optimizers import usual_optimizer  # most runs train nothing
 
         return self.optimizer or usual_optimizer(self.recipe)
 

@@ -27,7 +27,7 @@ OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 
 def optimizer_names() -> tuple[str, ...]:
     """The names of the optimizers."""
-    from calc.spec.run.precision import OPTIMIZER_BY_NAME  # most runs name none
+    from calc.spec.run.optimizers import OPTIMIZER_BY_NAME  # most runs name none
 
     return tuple(OPTIMIZER_BY_NAME)
 

@@ -9,7 +9,7 @@ from calc.memory.stepping import moved_by_copies
 from calc.sizes import Size, at_least, is_array, rounded
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.spec.run.precision import optimizer
+from calc.spec.run.optimizers import optimizer
 from calc.time.kernels.kernel import Kernel, pass_bytes, width_of
 from calc.time.step.formats import number_formats
 from calc.time.step.network import Held, table_elements

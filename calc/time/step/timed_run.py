@@ -11,7 +11,8 @@ from calc.memory.conditions import check
 from calc.sizes import is_array
 from calc.spec import Lora, ModelSpec
 from calc.spec.run import ExecutionName, Run, common_context, common_length
-from calc.spec.run.precision import recipe, recipe_for, usual_optimizer
+from calc.spec.run.optimizers import usual_optimizer
+from calc.spec.run.precision import recipe, recipe_for
 
 TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
 """The executions whose kernels have times."""
