@@ -18,6 +18,7 @@ from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.serving import replicas_for, search_serving
+from calc.plan.serving_command import serve_command
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
 from calc.serve.constants import fitted_engines
 from calc.serve.launching import TOOLS, cautions, launch
@@ -81,7 +82,7 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
         click.echo("error: interrupted before any plan was timed", err=True)
         sys.exit(130)
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
-    record = _record(found, wish, given)
+    record = _record(found, wish, given) | {"command": _command(found.best or found.nearest, given, model)}
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     if lines and record["replicas"] is not None and found.best is not None:
         remark(f"this starts one server; {_for_rate(found.best, record['replicas'])}")
@@ -196,17 +197,30 @@ def _layout(service: Any) -> str:
     layout = service.layout
     words = [
         f"tp{layout.tp}",
+        f"pp{layout.pp}" * (layout.pp > 1),
         f"dp{layout.attention_dp}" * (layout.attention_dp > 1),
         f"ep{layout.ep}" * (layout.ep > 1),
     ]
     return f"{layout.replicas}x" * (layout.replicas > 1) + "-".join(filter(None, words))
 
 
+def _reference(model: ModelSpec) -> str:
+    return click.get_current_context().meta.get("reference", model.name)
+
+
+def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> str | None:
+    if plan is None:
+        return None
+    guessed = ("guess", "acceptance", "guess_cost")
+    options = [f"--{name.replace('_', '-')}={given[name]}" for name in guessed if given.get(name) is not None]
+    return serve_command(plan, _reference(model), given["input_"], options)
+
+
 def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> list[str]:
     if plan is None:
         return []
     running = [max(int(plan.concurrency), 1)] * len(plan.services)
-    reference = click.get_current_context().meta.get("reference", model.name)
+    reference = _reference(model)
     for caution in cautions(given["tool"], plan.services):
         remark(caution)
     if reference in preset_names():
@@ -225,7 +239,7 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
-        return [*tables, Table(columns, [_row(found.nearest)], title, "", SPARE)]
+        return [*tables, Table(columns, [_row(found.nearest)], title, record["command"] or "", SPARE)]
     if found.interrupted and found.best is None:
         return tables
     if found.best is None:
@@ -234,7 +248,8 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     if record["simulated"]:
         title += ", every request simulated"
     more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
-    tables.append(Table(columns, [_row(found.best)], title, more, SPARE))
+    note = "\n".join(filter(None, (more, record["command"])))
+    tables.append(Table(columns, [_row(found.best)], title, note, SPARE))
     return tables
 
 

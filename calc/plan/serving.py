@@ -13,6 +13,8 @@ from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec
+from calc.spec.catalogue import load_device
+from calc.time.cluster.links import domain_of
 from calc.workers.job import Progress
 
 LOADS = tuple(2 ** (i / 2) for i in range(23))
@@ -124,7 +126,7 @@ def _worth(plan: ServingPlan) -> float:
 
 def _services(wish: Wish) -> Iterator[Service]:
     for device in wish.devices:
-        for layout in _layouts(wish.spec, wish.gpus):
+        for layout in _layouts(wish.spec, wish.gpus, domain_of(load_device(device))):
             for engine in wish.engines:
                 for dtype in wish.dtypes:
                     for budget in wish.budgets:
@@ -133,15 +135,17 @@ def _services(wish: Wish) -> Iterator[Service]:
                         )
 
 
-def _layouts(spec: ModelSpec, gpus: tuple[int, int]) -> Iterator[Layout]:
-    """Layouts of one server: tensor parallelism alone or with groups of attention, experts in one piece or cut."""
+def _layouts(spec: ModelSpec, gpus: tuple[int, int], joined: int) -> Iterator[Layout]:
+    """Layouts of one server: tensor parallelism alone or with groups of attention, experts in one piece or cut; of
+    several domains of fast links of `joined` GPUs also with a stage of a pipeline in each."""
     for total in _totals(*gpus):
-        for tp in _divisors(total) if spec.has_experts else [total]:
-            for ep in dict.fromkeys((1, total)) if spec.has_experts else [1]:
-                try:
-                    yield layout_of(spec, tp=tp, attention_dp=total // tp, ep=ep)
-                except Refused:
-                    continue
+        for wide in dict.fromkeys((total, joined)) if total % joined == 0 else [total]:
+            for tp in _divisors(wide) if spec.has_experts else [wide]:
+                for ep in dict.fromkeys((1, wide)) if spec.has_experts else [1]:
+                    try:
+                        yield layout_of(spec, tp=tp, pp=total // wide, attention_dp=wide // tp, ep=ep)
+                    except Refused:
+                        continue
 
 
 def _totals(low: int, high: int) -> list[int]:

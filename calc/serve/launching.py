@@ -17,11 +17,14 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
 
     tool: one of TOOLS. longest: tokens of a mean sequence; there is room for a tenth more. running: sequences at once,
     of each service.
-    Errors: Refused for an unknown tool, for prompts apart where it has no word for them, and for a format of the cache
-    that its engine has none for.
+    Errors: Refused for an unknown tool, for prompts apart or pipelines where it has no word for them, and for a format
+    of the cache that its engine has none for.
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
+    joined = max(service.layout.tp * service.layout.pp for service in services)
+    if tool == "llm-d" and (joined > MACHINE or any(service.layout.pp > 1 for service in services)):
+        raise Refused("--as", f"one of {', '.join(JOINED)} for a pipeline or tp beyond a machine", tool)
     if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
         raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
     return TOOLS[tool](model, services, math.ceil(ROOM * longest), running)
@@ -43,6 +46,9 @@ def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
         yield f"{guessed}: name what guesses them by {engine.speculation}"
     if engine.name != last.engine.name:
         yield f"planned under {last.engine.name}, and not under {engine.name}"
+    most = max(service.layout.gpus_each for service in services)
+    if most > MACHINE:
+        yield f"one server of {most} GPUs stands on several machines: {JOINED.get(tool, GROUPED)}"
 
 
 def _engine(tool: str) -> Engine:
@@ -63,6 +69,18 @@ PLAIN = ("bf16", "fp16", "fp32")
 MADE = ("fp8",)
 """Formats that an engine makes of such a checkpoint when it starts (--quantization)."""
 MAKERS = ("vllm", "sglang", "dynamo", "llm-d")
+MACHINE = 8
+"""GPUs that one machine has at most, but in racks, whose trays have four."""
+JOINED = {
+    "vllm": "start a Ray cluster over them first, whose GPUs vLLM then finds",
+    "sglang": "start the line on each, with --nnodes, --node-rank and the first one's --dist-init-addr",
+    "trtllm": "start the line behind trtllm-llmapi-launch, a task for each GPU, by mpirun or srun",
+    "dynamo": "start a worker's line on each, with --nnodes, --node-rank and the first one's --master-addr",
+}
+"""How what starts a server joins machines, by its documentation (vLLM, Parallelism and Scaling; SGLang, Multi-Node
+Deployment; TensorRT-LLM, trtllm-serve; Dynamo, Multi-Node Deployment)."""
+GROUPED = "set multinode: true, so that LeaderWorkerSet joins them"
+"""How llm-d's chart does, whose machines share no attention: "multi-node inference, utilizing data parallelism"."""
 ROOM = 1.1
 """Of a sequence's mean length: `serve` scatters lengths by a tenth."""
 

@@ -94,7 +94,7 @@ def _check(spec: ModelSpec, tp: int, pp: int, ep: int, moe_tp: int) -> None:
         raise Refused("--pp", "1 for a model whose routers read those of the layer before", pp)
     if pp > spec.n_layers:
         raise Refused("--pp", f"at most the {spec.n_layers} layers", pp)
-    if ep > 1 and not any(isinstance(group.channel, Moe) for group in spec.layers):
+    if ep > 1 and not spec.has_experts:
         raise Refused("--ep", "1 for a model without experts", ep)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -153,6 +154,42 @@ def test_the_best_is_what_serve_says_of_it(run: Run, slo: str) -> None:
     assert report is not None
     assert (best["ttft"], best["tpot"]) == pytest.approx((report.ttft.mean, report.tpot.mean))
     assert read_slo(slo).meets(best["ttft"], best["tpot"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--slo", "ttft=400ms,tpot=20ms", "--batched-tokens", "1024", "--engine", "sglang"),
+        ("--slo", "tpot=0.01ms", "--dtype", "fp8"),
+        ("--slo", "tpot=9ms", "--guess", "2", "--acceptance", "0.8"),
+    ],
+)
+def test_the_command_beside_it_says_the_same(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Of the best, and of the nearest where none meets the SLO."""
+    record = json.loads(run(*ASKED, *words, "--json")[1])
+    found = record["best"] or record["nearest"]
+    monkeypatch.setattr(sys, "argv", [*shlex.split(record["command"])[2:], "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    out = json.loads(capsys.readouterr().out)
+    assert (out["ttft"]["mean"], out["tpot"]["mean"]) == pytest.approx((found["ttft"], found["tpot"]))
+    assert " ".join(record["command"].split()) in " ".join(run(*ASKED, *words)[1].split())
+
+
+def test_several_machines_may_have_a_stage_each() -> None:
+    """Llama 3.1 405B in bf16 on 16 H100, where tensor parallelism over both machines passes more through adapters."""
+    from dataclasses import replace
+
+    wish = replace(WISH, spec=load_model("llama-3.1-405b"), devices=("h100-sxm",), dtypes=("bf16",), prices=None)
+    found = search_serving(replace(wish, gpus=(16, 16), slo=Slo()))
+    layouts = {plan.services[0].layout for plan in found.front}
+    assert {(layout.tp, layout.pp) for layout in layouts} == {(16, 1), (8, 2)}
+    assert found.best is not None
+    assert found.best.services[0].layout.pp == 2
+    alone = search_serving(replace(wish, spec=load_model("llama-3-8b"), gpus=(8, 8), slo=Slo()))
+    assert {plan.services[0].layout.pp for plan in alone.front} == {1}
 
 
 def test_what_starts_it_stands_alone_and_in_its_format(run: Run) -> None:

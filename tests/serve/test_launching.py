@@ -59,9 +59,9 @@ ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "dynamo": "vl
 
 
 def planned(tool: str, dtype: str = "fp8", cache: str | None = None) -> Service:
-    """Experts over all GPUs of two stages, of two groups of attention but where a line cannot say them."""
+    """Experts over all GPUs of two stages, of two groups of attention, but where a line cannot say them."""
     spec = load_model("qwen3-30b-a3b")
-    layout = layout_of(spec, tp=2, pp=2, attention_dp=1 if tool == "trtllm" else 2, ep=2)
+    layout = layout_of(spec, tp=2, pp=1 if tool == "llm-d" else 2, attention_dp=1 if tool == "trtllm" else 2, ep=2)
     return service_of(spec, "h200", layout, ENGINES[tool], dtype, cache)
 
 
@@ -131,3 +131,23 @@ def test_what_a_checkpoint_decides_is_said() -> None:
     ]
     assert list(cautions("sglang", [planned("sglang")])) == []
     assert "planned under vllm, and not under sglang" in list(cautions("sglang", [plain]))
+
+
+@pytest.mark.parametrize("tool", list(TOOLS))
+def test_a_server_beyond_a_machine_is_said_to_be_joined_first(tool: str) -> None:
+    """Data parallelism alone goes beyond a machine under llm-d; one server of eight GPUs needs no word."""
+    spec = load_model("qwen3-30b-a3b")
+    wide = {"attention_dp": 4} if tool == "llm-d" else {"pp": 4}
+    for each, said in ((2, 0), (4, 1)):
+        layout = layout_of(spec, tp=each, **wide)
+        service = service_of(spec, "h200", layout, ENGINES[tool])
+        assert sum("stands on several machines" in word for word in cautions(tool, [service])) == said
+        assert line(tool, service)
+
+
+@pytest.mark.parametrize("words", [{"tp": 16}, {"tp": 4, "pp": 2}])
+def test_llm_d_starts_no_ranks_of_attention_on_several_machines(words: dict[str, int]) -> None:
+    spec = load_model("llama-3.1-405b")
+    service = service_of(spec, "h200", layout_of(spec, **words), "vllm", "fp8")
+    with pytest.raises(Refused, match=r"--as: expected one of vllm, .*, found llm-d"):
+        line("llm-d", service)
