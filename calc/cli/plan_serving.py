@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from contextlib import closing
 from typing import Any
 
@@ -216,6 +217,11 @@ def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) 
     return serve_command(plan, _reference(model), given["input_"], options)
 
 
+def _continued(command: str | None) -> str:
+    """A command on lines that a terminal of 80 columns does not break, so that it can be copied."""
+    return " \\\n    ".join(textwrap.wrap(command or "", 74, break_long_words=False, break_on_hyphens=False))
+
+
 def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> list[str]:
     if plan is None:
         return []
@@ -239,7 +245,7 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
-        return [*tables, Table(columns, [_row(found.nearest)], title, record["command"] or "", SPARE)]
+        return [*tables, Table(columns, [_row(found.nearest)], title, _continued(record["command"]), SPARE)]
     if found.interrupted and found.best is None:
         return tables
     if found.best is None:
@@ -248,7 +254,7 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     if record["simulated"]:
         title += ", every request simulated"
     more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
-    note = "\n".join(filter(None, (more, record["command"])))
+    note = "\n".join(filter(None, (more, _continued(record["command"]))))
     tables.append(Table(columns, [_row(found.best)], title, note, SPARE))
     return tables
 

@@ -158,11 +158,11 @@ def _apart(service: Service, decode: Service, workload: Workload, progress: Prog
         transfer,
     )
 
-    def told(answered: int) -> None:
+    def on_answered(answered: int) -> None:
         if progress is not None:
             progress(ANSWERED, answered, len(workload.requests))
 
-    return [simulate_apart(workload, apart, _delay(service), told)]
+    return [simulate_apart(workload, apart, _delay(service), on_answered)]
 
 
 def _delay(service: Service) -> Callable[[Request], float]:

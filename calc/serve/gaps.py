@@ -8,12 +8,12 @@ from calc.serve.running import Running
 
 class Gaps:
     """seen: seconds between two tokens of a sequence, or the tokens of two steps where several are accepted, each with
-    how many there were. told: when those that decode got their last token, but for `fresh` ones, of which each knows
+    how many there were. latest: when those that decode got their last token, but for `fresh` ones, of which each knows
     its own."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, int]] = []
-        self.told = 0.0
+        self.latest = 0.0
         self.fresh: list[Running] = []
 
     def begin(self, one: Running) -> None:
@@ -24,12 +24,12 @@ class Gaps:
         """So many steps of `each` seconds have passed for so many sequences: the first of them ends what everyone
         waited for its next token, in steps of others' prompts too."""
         came, old = now - (count - 1) * each, decoding - len(self.fresh)
-        self.seen += [(came - one.told, 1) for one in self.fresh]
+        self.seen += [(came - one.latest, 1) for one in self.fresh]
         if old:
-            self.seen.append((came - self.told, old))
+            self.seen.append((came - self.latest, old))
         if count > 1:
             self.seen.append((each, (count - 1) * decoding))
-        self.told = now
+        self.latest = now
         self.fresh.clear()
 
     def give_way(self, one: Running) -> None:
@@ -37,8 +37,8 @@ class Gaps:
         if one in self.fresh:
             self.fresh.remove(one)
         else:
-            one.told = self.told
+            one.latest = self.latest
 
     def again(self, one: Running, now: float) -> None:
         """A sequence got a token by being read again."""
-        self.seen.append((now - one.told, 1))
+        self.seen.append((now - one.latest, 1))

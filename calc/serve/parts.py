@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from calc.serve.service import Service
-from calc.serve.simulate import Simulated, Told, shared_prefixes, simulate, unheard
+from calc.serve.simulate import OnAnswered, Simulated, ignore, shared_prefixes, simulate
 from calc.serve.traces import BLOCK
 from calc.serve.workload import Workload
 from calc.workers.identity import digest
@@ -52,18 +52,18 @@ def simulated(replicas: Replicas, which: int) -> Part:
         part,
         lambda: service.server(replicas.tokens, shared),
         lambda request: service.request_seconds(request.input),
-        _told(replicas, which),
+        _on_answered(replicas, which),
     )
     columns = {name: np.array([_number(getattr(each, name)) for each in found.requests]) for name in (*TIMES, *COUNTS)}
     scalars = {each.name: getattr(found, each.name) for each in fields(found) if each.name not in ("requests", "gaps")}
     return Part(columns, {**scalars, "gaps": [list(gap) for gap in found.gaps]})
 
 
-def _told(replicas: Replicas, which: int) -> Told:
+def _on_answered(replicas: Replicas, which: int) -> OnAnswered:
     """Of all replicas, one after the other."""
     progress = replicas.progress
     if progress is None:
-        return unheard
+        return ignore
     before = sum(len(part.requests) for part in replicas.parts[:which])
     total = sum(len(part.requests) for part in replicas.parts)
     return lambda answered: progress(ANSWERED, before + answered, total)

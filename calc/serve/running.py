@@ -16,7 +16,7 @@ class Running:
     prompt: tokens that must be read before its next one, generated ones too where it was preempted; read: of them,
     those that are; left: tokens still to come. begun, finish: steps of the server when it began and will end to decode.
     context: tokens in the cache when it began to decode. shared: blocks that others may read too. came: steps that the
-    server had laid when it came. told: when it got its last token, where that is not when all that decode did.
+    server had laid when it came. latest: when it got its last token, where that is not when all that decode did.
     """
 
     request: Request
@@ -28,7 +28,7 @@ class Running:
     context: int = 0
     shared: tuple[int, ...] = ()
     came: int = 0
-    told: float = 0.0
+    latest: float = 0.0
 
     @property
     def end(self) -> int:

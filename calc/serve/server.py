@@ -50,7 +50,7 @@ class Server:
             return False
         self.newest, self.longest = self.laid, max(self.longest, request.output)
         own = request.output if left is None else left
-        self._queue(Running(request, request.input, read, own, came=self.laid, told=request.first or 0.0))
+        self._queue(Running(request, request.input, read, own, came=self.laid, latest=request.first or 0.0))
         return True
 
     def _queue(self, one: Running) -> None:
@@ -201,7 +201,7 @@ class Server:
             request.first = now
         else:
             self.gaps.again(one, now)
-        one.told = now
+        one.latest = now
         one.left -= 1
         if one.left == 0:
             self.pages.give_back(one, one.prompt + 1)

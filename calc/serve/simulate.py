@@ -13,10 +13,10 @@ from calc.serve.server import Server
 from calc.serve.workload import Workload
 
 MakeServer = Callable[[], Server]
-Told = Callable[[int], None]
+OnAnswered = Callable[[int], None]
 
 
-def unheard(answered: int) -> None:
+def ignore(answered: int) -> None:
     """Nobody listens."""
 
 
@@ -41,10 +41,10 @@ class Simulated:
 
 
 def simulate(
-    workload: Workload, make: MakeServer, delay: Callable[[Request], float], told: Told = unheard
+    workload: Workload, make: MakeServer, delay: Callable[[Request], float], on_answered: OnAnswered = ignore
 ) -> Simulated:
-    """One replica. delay: seconds from a request's sending until the server has it. told: now and again, how many
-    requests have been answered."""
+    """One replica. delay: seconds from a request's sending until the server has it. on_answered: now and again, how
+    many requests have been answered."""
     server = make()
     clients = _Clients(workload, delay)
     while not (server.idle and clients.quiet):
@@ -55,7 +55,7 @@ def simulate(
             continue
         for request in server.advance(clients.next):
             clients.answered(request)
-        told(clients.done)
+        on_answered(clients.done)
     return summed(clients, [server], [server])
 
 
@@ -69,10 +69,10 @@ class Apart:
 
 
 def simulate_apart(
-    workload: Workload, apart: Apart, delay: Callable[[Request], float], told: Told = unheard
+    workload: Workload, apart: Apart, delay: Callable[[Request], float], on_answered: OnAnswered = ignore
 ) -> Simulated:
-    """Prompts go to the prefill server that has the fewest, then with their cache to such a decode server. told: as
-    `simulate` has it."""
+    """Prompts go to the prefill server that has the fewest, then with their cache to such a decode server. on_answered:
+    as `simulate` has it."""
     clients = _Clients(workload, delay)
     coming: list[tuple[float, int, Request]] = []
     everyone = [*apart.prefill, *apart.decode]
@@ -110,7 +110,7 @@ def simulate_apart(
                 clients.answered(own)
             else:
                 heapq.heappush(coming, (own.first, own.number, own))
-        told(clients.done)
+        on_answered(clients.done)
     return summed(clients, apart.prefill, apart.decode)
 
 

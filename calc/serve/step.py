@@ -86,7 +86,7 @@ class StepTime(NamedTuple):
     prompts: Any
     passes: Any
     launching: Any
-    talking: Any
+    communication: Any
     host: Any
     drafting: Any
 
@@ -133,7 +133,7 @@ def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         passes=(rank.moved * new + rank.states * load.decodes * batch) / rates.pass_rate
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
-        talking=_talking(rank, new, rates),
+        communication=_communication(rank, new, rates),
         host=rates.step + rates.serial * load.decodes,
         drafting=0.0,
     )
@@ -184,7 +184,7 @@ def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
     return products + rows * rank.moe_layers * rank.message * rates.sorting
 
 
-def _talking(rank: Any, tokens: Any, rates: Rates) -> Any:
+def _communication(rank: Any, tokens: Any, rates: Rates) -> Any:
     """Sums over ranks: each sends and receives 2 (n - 1) / n of a message. What attention and dense matrices give is
     summed by the ranks of a sequence; where ranks of attention hold different ones, the tokens of all go to all ranks
     of experts and their sums come back. tokens: of one rank of attention."""

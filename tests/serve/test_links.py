@@ -104,8 +104,8 @@ def test_every_hop_of_a_pipeline_takes_time() -> None:
     """Llama-3.1-8B on stages of one GPU: three vectors of a token in 16 bits, each with its beginning."""
     spec, load = load_model("llama-3.1-8b"), StepLoad(4.0, 0.0, 0.0, 0.0, 0.0, 4.0)
     service = service_of(spec, "h100-sxm", layout_of(spec, pp=4))
-    rates, talking = service.rates, step_time(service.rank, load, service.rates).talking
-    assert talking == pytest.approx(3 * (BEGINS + 4096 * 2 / rates.stage_link))
+    rates, communication = service.rates, step_time(service.rank, load, service.rates).communication
+    assert communication == pytest.approx(3 * (BEGINS + 4096 * 2 / rates.stage_link))
 
 
 def test_a_hop_of_a_pipeline_carries_the_tokens_of_one_group() -> None:
@@ -115,8 +115,8 @@ def test_a_hop_of_a_pipeline_carries_the_tokens_of_one_group() -> None:
     for groups in (1, 2):
         service = service_of(spec, "h100-sxm", layout_of(spec, pp=2, attention_dp=groups))
         rates = service.rates
-        talking = step_time(service.rank, load, rates).talking
-        assert talking == pytest.approx(BEGINS + 2 * 4096 * 2 / rates.stage_link)
+        communication = step_time(service.rank, load, rates).communication
+        assert communication == pytest.approx(BEGINS + 2 * 4096 * 2 / rates.stage_link)
 
 
 def test_copies_of_a_dense_model_have_nothing_to_say() -> None:
@@ -125,12 +125,12 @@ def test_copies_of_a_dense_model_have_nothing_to_say() -> None:
     one, groups, pairs = (
         service_of(spec, "h100-sxm", layout_of(spec, tp=tp, attention_dp=dp)) for tp, dp in ((1, 1), (1, 2), (2, 2))
     )
-    assert step_time(groups.rank, load, groups.rates).talking == 0
+    assert step_time(groups.rank, load, groups.rates).communication == 0
     assert capacity_of(groups, 1024, 128) == pytest.approx(2 * capacity_of(one, 1024, 128), rel=1e-3)
     pair = service_of(spec, "h100-sxm", layout_of(spec, tp=2))
-    talking = step_time(pair.rank, load, pair.rates).talking
-    assert step_time(pairs.rank, load, pairs.rates).talking == pytest.approx(talking)
-    assert talking > 0
+    communication = step_time(pair.rank, load, pair.rates).communication
+    assert step_time(pairs.rank, load, pairs.rates).communication == pytest.approx(communication)
+    assert communication > 0
 
 
 def test_experts_hear_of_all_tokens_and_attention_of_its_own() -> None:
@@ -141,7 +141,7 @@ def test_experts_hear_of_all_tokens_and_attention_of_its_own() -> None:
     rates, vector = service.rates, 32 * 2048 * 2
     sums = 48 * (rates.latency + vector / rates.link)
     exchanges = 48 * (rates.wide_latency + 2 * 3 / 4 * 2 * vector / rates.wide_link) * (1 + rates.gathering) / 2
-    assert step_time(service.rank, load, rates).talking == pytest.approx(sums + exchanges)
+    assert step_time(service.rank, load, rates).communication == pytest.approx(sums + exchanges)
     assert rates.latency < rates.wide_latency
 
 

@@ -64,7 +64,7 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     moved = _copied(question, run, stage, one, computing) if moves(question, run) else []
     within, computing = _within(run, computing, list(_on(question, stage, one.messages)), speed.device)
     between = list(zip(messages, timings[len(last) :], strict=True))
-    sent = [*moved, *within, *_talking(run, stage, computing, between, speed.device)]
+    sent = [*moved, *within, *_communication(run, stage, computing, between, speed.device)]
     each = total + sum(row.seconds - row.hidden for message, row in sent if not message.once)
     after = sum(part.seconds for part in ends) + sum(row.seconds - row.hidden for message, row in sent if message.once)
     launched = weighed(one.sums.launched, places(question.spec, stage))
@@ -157,7 +157,7 @@ def _within(
     return found, computing
 
 
-def _talking(
+def _communication(
     run: Run,
     stage: Stage,
     computing: dict[str, float],
