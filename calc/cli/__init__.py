@@ -48,14 +48,18 @@ OTHER_COMMANDS = {"dashboard": "dashboard.command"}
 """As COMMANDS, of packages beside this one, which `calc` knows by name alone and never imports itself."""
 
 MEANT = {
-    "--mode": "--phase",
-    "--data-parallel": "--dp",
-    "--tensor-parallel": "--tp",
-    "--pipeline-parallel": "--pp",
-    "--context-parallel": "--cp",
-    "--expert-parallel": "--ep",
+    "--mode": ("--phase",),
+    "--data-parallel": ("--dp",),
+    "--tensor-parallel": ("--tp",),
+    "--pipeline-parallel": ("--pp",),
+    "--context-parallel": ("--cp",),
+    "--expert-parallel": ("--ep",),
+    "--on": ("--gpu", "--cluster"),
+    "--gpu": ("--on", "--cluster"),
+    "--cluster": ("--on",),
 }
-"""Option that is tried where a command has none of that name -> what it is called."""
+"""Option that is tried where a command has none of that name -> what it may be called, of which the first that the
+command has is meant."""
 
 
 YOUNG = 50_000
@@ -140,8 +144,8 @@ def main() -> None:
 def _meant(error: click.NoSuchOption) -> click.UsageError:
     """The error with the option that is meant by another name, where the command has that."""
     options = {flag for param in error.ctx.command.params for flag in param.opts} if error.ctx else set()
-    meant = MEANT.get(error.option_name)
-    if meant not in options:
+    meant = next((flag for flag in MEANT.get(error.option_name, ()) if flag in options), None)
+    if meant is None:
         return error
     return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{meant}'?", error.ctx)
 

@@ -20,6 +20,7 @@ from calc.output.progress import Progress
 from calc.output.tables import Table, emit
 from calc.plan.serving import replicas_for, search_serving
 from calc.plan.serving_command import serve_command
+from calc.plan.serving_minimum import least_that_serves
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
 from calc.serve.constants import fitted_engines
 from calc.serve.launching import TOOLS, cautions, launch
@@ -87,14 +88,16 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     if lines and record["replicas"] is not None and found.best is not None:
         remark(f"this starts one server; {_for_rate(found.best, record['replicas'])}")
-    if given["tool"] and found.best is None and not found.interrupted:
-        remark("nothing is written: " + ("none meets the SLO" if found.nearest else "no layout holds the model"))
-    if given["tool"] and fmt == "table":
+    if given["tool"] and found.nearest is not None:
+        remark("nothing is written: none meets the SLO")
+    if fmt == "table" and (given["tool"] or not found.front):
         for line in lines:
             click.echo(line)  # alone and unbroken, so that it can be run
     else:
         emit([record | {"launch": lines}], _tables(found, record), fmt)
     end_as(found.interrupted)
+    if not found.fitting:
+        click.echo(f"error: {least_that_serves(wish)}", err=True)
     return 0 if found.best is not None else 1
 
 
@@ -237,7 +240,7 @@ def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) ->
 def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user", "price/M")
     step = max(1, -(-len(found.front) // SHOWN))
-    note = f"{found.tried:,} plans of {found.layouts} layouts, {found.fitting} of which hold the model\n"
+    note = f"{found.tried:,} plans of the {found.fitting} of {found.layouts} layouts that hold the model\n"
     note += "in closed form, as if prompts never came together"
     if any(plan.cost is not None for plan in found.front):
         note += "\nprice/M: of a million tokens of answers, with their prompts"
@@ -246,10 +249,8 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
         return [*tables, Table(columns, [_row(found.nearest)], title, _continued(record["command"]), SPARE)]
-    if found.interrupted and found.best is None:
+    if found.best is None:  # interrupted, or no layout holds the model
         return tables
-    if found.best is None:
-        return [Table(("", ""), [("best", f"none of {found.layouts} layouts holds the model")])]
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"

@@ -151,10 +151,10 @@ def weighted(
     chunk = max(1, _CHUNK // groups.which.size)
     found: list[Array] = []
     for first in range(0, n, chunk):
-        if progress is not None:
-            progress("refits", first, n)
         drawn = random.standard_exponential((min(chunk, n - first), groups.n))
         found.append(carried(evaluate, moving, drawn, delta, groups))
+        if progress is not None:
+            progress("refits", first + len(drawn), n)
     return np.concatenate(found)
 
 

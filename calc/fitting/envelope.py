@@ -116,11 +116,11 @@ def _samples(curves: _Curves, at: np.ndarray, refits: int, seed: int, progress: 
     log_n, log_d = np.empty((refits, at.size)), np.empty((refits, at.size))
     chunk = max(1, _CELLS // (n * at.size))
     for first in range(0, refits, chunk):
-        if progress is not None:
-            progress("refits", first, refits)
         some = slice(first, min(first + chunk, refits))
         taken = random.multinomial(n, np.full(n, 1 / n), size=some.stop - first) > 0
         winner = _winners(curves, taken)
         log_n[some] = np.where(winner >= 0, curves.log_n[winner], np.nan)
         log_d[some] = np.where(winner >= 0, curves.log_d[winner, np.arange(at.size)], np.nan)
+        if progress is not None:
+            progress("refits", some.stop, refits)
     return Samples(log_n, log_d)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calc.errors import Refused
-from calc.fitting.bootstrap import Progress
 from calc.fitting.design import distinct
 from calc.fitting.fit import Source, check_options
 from calc.fitting.fit import fit as fit_form
@@ -18,6 +17,7 @@ from calc.fitting.forms import Array
 from calc.fitting.frontier import Budget, FrontierFit, Samples, compute_of, frontier
 from calc.fitting.optimum import optimum_at
 from calc.fitting.runs import Runs, read
+from calc.workers.job import Progress, one_by_one
 
 SOURCE = "Hoffmann et al. (2022), section 3.2 (approach 2): isoFLOP profiles"
 _WIDTH = np.log(1.2)
@@ -181,9 +181,7 @@ def _samples(runs: Runs, parabolas: Sequence[_Parabola], refits: int, seed: int,
     random = np.random.default_rng(seed)
     log_n = np.empty((refits, len(parabolas)))
     log_d = np.empty_like(log_n)
-    for column, parabola in enumerate(parabolas):
-        if progress is not None:
-            progress("budgets", column, len(parabolas))
+    for column, parabola in enumerate(one_by_one("budgets", parabolas, progress)):
         n = len(parabola.right)
         weights = random.multinomial(n, np.full(n, 1 / n), size=refits).astype(np.float64)
         log_n[:, column] = _lowest(parabola, weights)[0]

@@ -98,6 +98,8 @@ def lowest(evaluate: Evaluate, start: Array, runs: int, delta: float, progress: 
     if progress is not None:
         progress("starts", 0, len(start))
     solved = carry(evaluate, start, np.ones((1, runs)), delta)
+    if progress is not None:
+        progress("starts", len(start), len(start))
     found = np.where(np.isfinite(solved.objective), solved.objective, np.inf)
     best = solved.moving[found.argmin()]
     for _ in range(_ROUNDS):  # down a valley along which constants trade against each other

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calc.errors import Refused
-from calc.fitting.bootstrap import Progress
 from calc.fitting.fit import fit
 from calc.fitting.forms import Array
 from calc.laws.base import Frontier
 from calc.laws.parametric import Parametric
+from calc.workers.job import Progress, one_by_one
 
 NOISE = 0.004
 """Of ln loss from run to run: about what the best form leaves of the OLMo ladder (docs/scaling-laws-fits.md)."""
@@ -86,9 +86,7 @@ def promise(
     alone = names.size == which.size
     truth = Frontier(*form.frontier_terms()).loss(target)
     widths, sizes, held = [], [], []
-    for table in range(TABLES):
-        if progress is not None:
-            progress(design.name, table, TABLES)
+    for table in one_by_one(design.name, range(TABLES), progress):
         random = np.random.default_rng([seed, table])
         shared, own = random.normal(0, noise, names.size)[which], random.normal(0, noise, which.size)
         error = own if alone else (shared + own) / math.sqrt(2)

@@ -10,7 +10,7 @@ from itertools import islice
 from calc.errors import Refused
 from calc.laws.uncertainty import Interval, drawn, middle
 from calc.optimum.search import Problem
-from calc.workers.job import Progress
+from calc.workers.job import Progress, one_by_one
 
 Numbers = Callable[[Problem], Mapping[str, float | None]]
 """A problem -> numbers by name; infinite or None where a draw has none."""
@@ -31,12 +31,8 @@ def bands(problem: Problem, numbers: Numbers, progress: Progress | None = None) 
     every = list(islice(known, 0, None, _FEW if searched else 1))
     problem = replace(problem, costs=problem.costs.tabulated())
     rows = []
-    for done, constants in enumerate(every):
-        if progress is not None:
-            progress(f"draws of {problem.law.name}", done, len(every))
+    for constants in one_by_one(f"draws of {problem.law.name}", every, progress):
         rows.append(_of_draw(replace(problem, constants=constants), numbers))
-    if progress is not None:
-        progress(f"draws of {problem.law.name}", len(every), len(every))
     found: dict[str, Interval] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         column = [math.inf if (value := row.get(name)) is None else value for row in rows]

@@ -13,18 +13,20 @@ _PATIENCE = 2.0
 class Progress:
     """Called with what is done, how much of it, and how much there is: quiet at first, then a line now and again.
 
-    In a terminal the line is written over; elsewhere there is a new one every two seconds.
+    In a terminal the line is written over; elsewhere there is a new one every two seconds. What was shown unfinished is
+    shown once more when all of it is done.
     """
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _PATIENCE
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._shown = False
+        self._shown = self._unfinished = False
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if now < self._next:
+        if now < self._next and not (self._unfinished and done == total):
             return
+        self._unfinished = done < total
         self._next = now + (0.2 if self._terminal else _PATIENCE)
         self._shown = True
         before = "\r\033[K" if self._terminal else ""

@@ -18,7 +18,7 @@ from calc.plan.question import Question
 from calc.quantities.parameters import parameters
 from calc.spec import ModelSpec
 from calc.spec.resizing import sizes_of, with_sizes
-from calc.workers.job import Progress
+from calc.workers.job import Progress, one_by_one
 from calc.workers.workers import HERE, Workers
 
 MOST = 24
@@ -78,9 +78,7 @@ def search_grid(
     shapes: list[Shaped] = []
     interrupted = False
     try:
-        for place, (sizes, made, params) in enumerate(built[:MOST]):
-            if progress is not None:
-                progress("shapes", place, min(len(built), MOST))
+        for sizes, made, params in one_by_one("shapes", built[:MOST], progress):
             own = flops / (6 * params) if flops is not None else tokens
             posed = question.of_shape(made, sizes)
             answered = answer([posed], top=1, workers=workers)

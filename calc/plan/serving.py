@@ -15,7 +15,7 @@ from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.time.cluster.links import domain_of
-from calc.workers.job import Progress
+from calc.workers.job import Progress, one_by_one
 
 LOADS = tuple(2 ** (i / 2) for i in range(23))
 """Requests under way on one replica that are looked at: 1 to 2,048."""
@@ -31,7 +31,7 @@ def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
     much there is. Errors: Refused where no layout divides the model, or a device lacks a price."""
     if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
         raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
-    services = list(_services(wish))
+    services = list(services_of(wish))
     if not services:
         raise Refused("--gpus", "a number of GPUs that divides the model", f"{wish.gpus[0]}..{wish.gpus[1]}")
     holding = [each for each in services if each.running(wish.input, wish.output) >= 1]
@@ -39,9 +39,7 @@ def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
     best = nearest = None
     interrupted = False
     try:
-        for done, service in enumerate(holding):
-            if progress is not None:
-                progress("layouts", done, len(holding))
+        for service in one_by_one("layouts", holding, progress):
             plans += _loads(wish, service)
         if wish.apart:
             plans += _apart(wish, holding)
@@ -62,9 +60,7 @@ def _confirmed(wish: Wish, plans: Sequence[ServingPlan], progress: Progress | No
     """The first of some plans that meets the SLO request by request, as `serve` simulates it: the closed form has no
     queue of prompts that come together, and may be a little slower else."""
     missed: dict[int, float] = {}
-    for done, plan in enumerate(plans):
-        if progress is not None:
-            progress("plans", done, len(plans))
+    for plan in one_by_one("plans, until one meets the SLO", plans, progress):
         kind = id(plan.services[-1])
         if plan.concurrency >= missed.get(kind, math.inf):
             continue  # more users at once do not see less
@@ -124,7 +120,7 @@ def _worth(plan: ServingPlan) -> float:
     return -plan.per_gpu if plan.cost is None else plan.cost
 
 
-def _services(wish: Wish) -> Iterator[Service]:
+def services_of(wish: Wish) -> Iterator[Service]:
     for device in wish.devices:
         for layout in _layouts(wish.spec, wish.gpus, domain_of(load_device(device))):
             for engine in wish.engines:

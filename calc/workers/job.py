@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+Each = TypeVar("Each")
 
 Array = Any
 """A numpy array of one dimension."""
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
+
+
+def one_by_one(what: str, items: Sequence[Each], progress: Progress | None) -> Iterator[Each]:
+    """The items in turn. progress: told how many of them are done, at last of all."""
+    for done, each in enumerate(items):
+        if progress is not None:
+            progress(what, done, len(items))
+        yield each
+    if progress is not None:
+        progress(what, len(items), len(items))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,23 +71,20 @@ def collect(
     """Go through all stations `rounds` times, the first time in their order and then in others, for `seconds` at most.
 
     progress: called with stations done, stations in all, and seconds left. A station that fails is left out from then
-    on, with the reason; one that would not end in time is passed over.
+    on, with the reason; one that would not end in time is passed over, and so are all where no time is left.
     """
     samples, end, done = Samples(), now() + seconds, 0
     shuffle = random.Random(seed).sample
     for turn in range(rounds):
         order = list(stations) if turn == 0 else shuffle(list(stations), len(stations))
         for station in order:
+            begun = now()
+            if station.name not in samples.failed and begun + _RESERVE * station.last <= end:
+                _visit(station, samples)
+                station.last = now() - begun
+                samples.rounds = turn + 1
             done += 1
             progress(done, rounds * len(stations), max(end - now(), 0.0))
-            if station.name in samples.failed or now() + _RESERVE * station.last > end:
-                continue
-            begun = now()
-            _visit(station, samples)
-            station.last = now() - begun
-            samples.rounds = turn + 1
-        if now() >= end:
-            break
     return samples
 
 

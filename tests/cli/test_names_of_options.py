@@ -22,6 +22,9 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
         (("predict", "gpt2", "--gpu", "l4", "--mode", "training"), "--phase"),
         (("predict", "gpt2", "--gpu", "l4", "--tensor-parallel", "2"), "--tp"),
         (("memory", "gpt2", "--tensor-parallel", "2"), "--tp"),
+        (("plan", "gpt2", "--on", "l4"), "--cluster"),
+        (("plan", "gpt2", "--serve", "--gpu", "l4"), "--on"),
+        (("serve", "gpt2", "--on", "l4"), "--gpu"),
     ],
 )
 def test_an_error_names_the_option_that_is_meant(words: tuple[str, ...], meant: str) -> None:

@@ -103,9 +103,11 @@ class Watch:
 
 @given(takes=st.lists(st.floats(0.1, 5), min_size=1, max_size=12), seconds=st.floats(5, 60))
 def test_a_budget_is_kept_but_for_one_station(takes: list[float], seconds: float) -> None:
-    watch = Watch()
-    samples = collect([watch.station("x" * i, each) for i, each in enumerate(takes)], seconds, now=watch)
+    watch, told = Watch(), list[tuple[int, int]]()
+    stations = [watch.station("x" * i, each) for i, each in enumerate(takes)]
+    samples = collect(stations, seconds, lambda done, total, _: told.append((done, total)), now=watch)
     assert watch.now <= seconds + max(takes)
+    assert told[-1] == (3 * len(takes), 3 * len(takes))
     if seconds > 3.2 * sum(takes):
         assert samples.rounds == 3
         assert all(len(times) == 3 for times in samples.seconds.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -17,8 +18,9 @@ from calc.plan.serving import LOADS, replicas_for, search_serving
 from calc.plan.serving_plan import Slo, Wish
 from calc.serve.answer import answer
 from calc.serve.layout import layout_of
-from calc.serve.service import service_of
+from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
+from calc.units import binary
 
 WISH = Wish(
     load_model("llama-3-8b"),
@@ -118,8 +120,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["envelope", "plan", "llama-3-8b", "--serve", *arguments])
+    def call(*arguments: str, model: str = "llama-3-8b") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["envelope", "plan", model, "--serve", *arguments])
         with pytest.raises(SystemExit) as stop:
             main()
         out, err = capsys.readouterr()
@@ -214,9 +216,47 @@ def test_no_plan_meets_it(run: Run) -> None:
     assert record["nearest"]["tpot"] == pytest.approx(least["tpot"], rel=0.05)
     assert "none meets the SLO; the nearest" in run(*ASKED, "--slo", "tpot=0.01ms")[1]
     assert run(*ASKED, "--slo", "tpot=0.01ms", "--as", "vllm")[:2] == (1, "")
-    code, out, _ = run("--on", "rtx-3070", "--gpus", "1", "--input", "1024", "--output", "256")
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "engine", "dtype", "input"),
+    [
+        ("rtx-3070", 1, "vllm", "bf16", 1024),
+        ("rtx-4090", 2, "vllm", "bf16", 1024),
+        ("rtx-4090", 1, "llama.cpp", "q8_0", 1024),
+        ("l4", 1, "vllm", "fp8", 131_072),
+        ("h100-sxm", 1, "vllm", "fp8", 524_288),
+    ],
+)
+def test_where_nothing_fits_one_line_says_the_least_that_does(
+    run: Run, device: str, asked: int, engine: str, dtype: str, input: int
+) -> None:
+    spec = load_model("llama-3-70b")
+
+    def service(gpus: int, form: str) -> Service:
+        return service_of(spec, device, layout_of(spec, tp=gpus), engine, form)
+
+    words = ("--on", device, "--gpus", f"1..{asked}", "--engine", engine, "--dtype", dtype, "--input", str(input))
+    code, out, err = run(*words, "--output", "256", model=spec.name)
+    assert (code, out) == (1, "")
+    line = err.splitlines()[-1]
+    held = binary(int(service(asked, dtype).rank.held))
+    assert line.startswith(f"error: nothing fits: the weights of llama-3-70b in {dtype} take {held} on ")
+    told = re.search(r"; --gpus (\d+)", line)
+    assert told is not None
+    enough = int(told[1])
+    assert service(enough, dtype).running(input, 256) >= 1
+    assert service(enough // 2, dtype).running(input, 256) == 0
+    if form := re.search(r" or --dtype (\S+) would", line):
+        assert service(asked, form[1]).running(input, 256) >= 1
+    assert run(*words, "--output", "256", "--as", "vllm", model=spec.name)[:2] == (1, "")
+    assert json.loads(run(*words, "--output", "256", "--json", model=spec.name)[1])["best"] is None
+
+
+def test_where_nothing_that_is_tried_is_enough_it_is_said(run: Run) -> None:
+    code, _, err = run("--on", "rtx-3070", "--gpus", "1", "--input", "512", "--output", "8", model="deepseek-v3")
     assert code == 1
-    assert " ".join(out.split()) == "best none of 1 layouts holds the model"
+    assert "neither more GPUs nor a format of fewer bits is enough" in err
 
 
 def test_the_nearest_is_what_serve_says_of_it() -> None:
