@@ -63,13 +63,12 @@ def memory(
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = with_own_length(model, exact_run(**memory_words(words)))
-    notes.unused_in_mode(run)
-    if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
-        remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")
-    _warn(model, run)
     found = verdict(model, run, *_budget(gpu, budget, memory_fraction))
     more = serving.counted(model, run, found.budget) if run.mode == "inference" else {}
     advice = [_named(change) for change in changes(model, run, found.budget)]
+    if found.budget is None and usable(1, memory_fraction) != 1:
+        remark("--memory-fraction changes nothing without --gpu or --budget")
+    _warn(model, run)
     record = {
         **_record(model, found),
         **more,
@@ -83,7 +82,10 @@ def memory(
 
 
 def _warn(spec: ModelSpec, run: Run) -> None:
-    """Notes on what was asked and changes nothing, or less than it seems."""
+    """Notes on what was asked and changes nothing, or less than it seems; a refusal comes without them."""
+    notes.unused_in_mode(run)
+    if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
+        remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")
     warn_beyond(spec, run.seq, "--seq")
     notes.of_inputs(spec, run.source_seq)
     notes.of_places(spec, run)
@@ -103,8 +105,6 @@ def _budget(gpu: str | None, budget: str | None, fraction: str) -> tuple[int | N
     if gpu is not None and budget is not None:
         raise Refused("--budget", "--gpu or --budget", "both")
     if gpu is None and budget is None:
-        if usable(1, fraction) != 1:
-            remark("--memory-fraction changes nothing without --gpu or --budget")
         return None, ""
     if gpu is not None:
         device = load_device(gpu)

@@ -131,10 +131,7 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     words, clusters = dict(given["words"]), given["cluster"]
     plan_words.refuse_tokens(model, given)
     seq = int(vectors_read(model, words.pop("seq")))
-    warn_beyond(model, seq, "--seq")
     sequences, rounding = plan_words.sequences(given["global_batch"], seq)
-    if rounding:
-        click.echo(f"note: {rounding}", err=True)
     if given["gpus"] is None and (given["days"] is None or given["tokens"] is None):
         raise Refused("--gpus", "how many, or --days and --tokens to find how few", "none")
     prices = plan_words.prices(given["price"], clusters)
@@ -149,4 +146,8 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
         "words": words,
         "model": click.get_current_context().meta.get("reference", model.name),
     }
-    return [about(model, name, given["gpus"], seq, sequences, price=prices.get(name), **said) for name in clusters]
+    asked = [about(model, name, given["gpus"], seq, sequences, price=prices.get(name), **said) for name in clusters]
+    warn_beyond(model, seq, "--seq")
+    if rounding:
+        remark(rounding)
+    return asked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from contextlib import closing
 from typing import Any
 
@@ -15,6 +14,7 @@ from calc.cli import options
 from calc.cli.guessing import guessing
 from calc.cli.plan_tables import end_as
 from calc.errors import Refused
+from calc.output.layout import continued
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
@@ -220,11 +220,6 @@ def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) 
     return serve_command(plan, _reference(model), given["input_"], options)
 
 
-def _continued(command: str | None) -> str:
-    """A command on lines that a terminal of 80 columns does not break, so that it can be copied."""
-    return " \\\n    ".join(textwrap.wrap(command or "", 74, break_long_words=False, break_on_hyphens=False))
-
-
 def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> list[str]:
     if plan is None:
         return []
@@ -248,14 +243,14 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
-        return [*tables, Table(columns, [_row(found.nearest)], title, _continued(record["command"]), SPARE)]
+        return [*tables, Table(columns, [_row(found.nearest)], title, continued(record["command"] or ""), SPARE)]
     if found.best is None:  # interrupted, or no layout holds the model
         return tables
     title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
     if record["simulated"]:
         title += ", every request simulated"
     more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
-    note = "\n".join(filter(None, (more, _continued(record["command"]))))
+    note = "\n".join(filter(None, (more, continued(record["command"] or ""))))
     tables.append(Table(columns, [_row(found.best)], title, note, SPARE))
     return tables
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from calc.output.layout import continued
 from calc.output.notes import remark
 from calc.output.tables import Table
 from calc.plan.answer import Answer, Plan, costs, difference, tied
-from calc.plan.checks import REASONS
+from calc.plan.checks import told
+from calc.plan.command import predict_command
 from calc.plan.objective import Objective
 from calc.plan.question import short
 from calc.units import binary, duration, si
@@ -73,7 +75,8 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
     question = best.question
     step = f"{question.sequences:,} × {question.seq:,} {named.unit} a step"
     title = f"{it.model}: {step} on {it.gpus:,} GPU{'s' * (it.gpus > 1)} of {question.cluster.name}"
-    return Table(("", ""), rows, title)
+    command = predict_command(question, best.run) or ""
+    return Table(("", ""), rows, title, continued(command.removesuffix(" --json")))
 
 
 def _ranked(found: Answer, named: Naming) -> Table:
@@ -114,7 +117,7 @@ def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
 
 def ruled_out(found: Answer) -> Table:
     """How many plans there were, and what ruled them out."""
-    rows = [(REASONS.get(reason, reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
+    rows = [(told(reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
     rows += [(f"not described: {line}", "") for line in found.unread]
     end = f"; {UNTIL_THEN}" if found.interrupted else ""
     return Table(("ruled out", "plans"), rows, f"{found.listed:,} plans, of which {found.timed:,} fit{end}")

@@ -132,8 +132,8 @@ def predict(
     """
     run = timed_run(model, **words, gpus=gpus)
     speed = _speed(gpu, profile, run)
-    _warn(model, run)
     found = predicted(model, speed, run)
+    _warn(model, run)
     run = found.run
     bars = waterfall(found, speed)
     ahead = _launched_ahead(model, speed, found)
@@ -189,7 +189,7 @@ def _speed(gpu: str | None, profile: str | None, run: Run) -> Speed:
 
 
 def _warn(spec: ModelSpec, run: Run) -> None:
-    """Notes on what was asked and changes nothing, or is past what the model is made for."""
+    """Notes on what was asked and changes nothing, or is past what the model is made for; a refusal comes without."""
     decode = run.phase == "decode"
     idle = {"seq" if decode else "context"}
     idle |= {"source_seq"} if decode and spec.encoder is None and spec.takes_source else set()

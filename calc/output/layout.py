@@ -91,6 +91,11 @@ def _shortened(table: Table, width: int) -> Table:
     return table._replace(rows=rows)
 
 
+def continued(command: str) -> str:
+    """A command on lines that a terminal of 80 columns does not break, so that it can be copied."""
+    return " \\\n    ".join(textwrap.wrap(command, 74, break_long_words=False, break_on_hyphens=False))
+
+
 def least_width(tables: Sequence[Table]) -> int:
     """The width in which no number and no word of up to 12 letters must be broken."""
     widths = []

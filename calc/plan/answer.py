@@ -16,6 +16,9 @@ from calc.time.economics import Economics, economics
 from calc.time.step.waterfall import waterfall
 from calc.units import duration
 
+NAMED, TOLD = 3, 0.001
+"""Of the difference of two plans: how many parts have a name, and which part of a step is worth a word."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -145,13 +148,21 @@ def tied(plan: Plan, best: Plan) -> bool:
 
 
 def difference(plan: Plan, other: Plan) -> str:
-    """Where a plan is faster than the next, the larger differences of their steps first; and where it is slower."""
+    """Where a plan is faster than the next and where it is slower: the three larger differences of their steps and what
+    all others come to, after the difference of the whole."""
     one, two = seconds_lost(plan), seconds_lost(other)
     apart = {name: two.get(name, 0.0) - one.get(name, 0.0) for name in {**one, **two}}
-    ordered = sorted(apart, key=lambda name: -abs(apart[name]))
-    largest = [name for name in ordered if abs(apart[name]) >= 0.001 * plan.seconds][:3]
-    parts = [f"{duration(abs(apart[name]))} {'less' if apart[name] > 0 else 'more'} {name}" for name in largest]
-    return ", ".join(parts) or "equal in time to a part in a thousand"
+    largest = sorted(apart, key=lambda name: -abs(apart[name]))[:NAMED]
+    named = {name: apart[name] for name in largest}
+    named["of all else"] = sum(apart.values()) - sum(named.values())
+    told = {name: seconds for name, seconds in named.items() if abs(seconds) >= TOLD * plan.seconds}
+    if not told:
+        return "equal in time to a part in a thousand"
+    return f"{_less(sum(apart.values()))}: {', '.join(f'{_less(told[name])} {name}' for name in told)}"
+
+
+def _less(seconds: float) -> str:
+    return f"{duration(abs(seconds))} {'less' if seconds >= 0 else 'more'}"
 
 
 def seconds_lost(plan: Plan) -> Mapping[str, float]:

@@ -22,7 +22,12 @@ REASONS = {
     "ep": "does not divide: ep in experts or ranks",
     "pp": "does not divide: more stages than layers, or layers that cannot be cut",
     "interleave": "does not divide: pieces of stages in layers",
+    "cp": "does not divide: cp in what every rank reads, or layers that are known on one rank alone",
+    "shard": "does not divide: ranks that hold the same weights in --shard",
+    "expert_tp": "experts in other pieces than one, or one for each tensor-parallel rank",
+    "seq": "a length that the model's layers do not take",
     "micro_batches": "does not divide: stages in micro-batches, as the stack's pieces of stages need",
+    "micro-batches": "fewer micro-batches than DualPipe takes, or an odd number of them",
     "pieces": "does not divide: stages in micro-batches, which pieces of stages need",
     "zero": "stages of ZeRO that do not go with the formats, a pipeline or updates on the host",
     "offload": "pipelines, beside activations on the host",
@@ -33,7 +38,14 @@ REASONS = {
     "unread": "memory or time of its kind is not described",
     "time": "nothing is known of its time",
 }
-"""Why a plan is ruled out, in the order in which it is asked."""
+"""Why a plan is ruled out, in the order in which it is asked. Of what the stack does not launch it is also known which
+of a plan's settings that is: stack:tp."""
+
+
+def told(reason: str) -> str:
+    """Why plans are ruled out, in words."""
+    known, _, setting = reason.partition(":")
+    return f"{REASONS[known]}: {setting}" if setting else REASONS[known]
 
 
 def possible(question: Question, run: Run, columns: Columns) -> tuple[Column, Counter[str]]:
@@ -49,9 +61,9 @@ def possible(question: Question, run: Run, columns: Columns) -> tuple[Column, Co
     return np.flatnonzero(alive), ruled
 
 
-def failed_by_all(question: Question, run: Run, columns: Columns) -> set[str]:
+def failed_by_all(question: Question, run: Run, columns: Columns) -> list[str]:
     """The reasons each of which alone rules out every row."""
-    return {reason for reason, holds in _tests(question, run, columns) if not holds.any()}
+    return [reason for reason, holds in _tests(question, run, columns) if not holds.any()]
 
 
 def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str, Column]]:
@@ -66,7 +78,9 @@ def _tests(question: Question, run: Run, columns: Columns) -> Iterator[tuple[str
     yield "pieces", (columns["interleave"] == 1) | divides(columns["pp"], columns["micro_batches"])
     # Sums of tensor parallelism wait for links: nobody runs them over the network.
     yield "domain", columns["tp"] <= max(question.cluster.domain, question.cluster.node)
-    yield "stack", _launched(question.launcher, run, columns) & _cut(question, columns, run)
+    for setting, holds in _launched(question.launcher, run, columns):
+        yield f"stack:{setting}", holds
+    yield "stack:stages", _cut(question, columns, run)
 
 
 def _cut(question: Question, columns: Mapping[str, Any], run: Run) -> Column:
@@ -107,14 +121,14 @@ def ends_alone(layers: int, pp: Any, interleave: Any, further: int) -> Any:
     return (pp > 1) & (interleave == 1) & shorter
 
 
-def _launched(launcher: Launcher, run: Run, columns: Mapping[str, Any]) -> Column:
+def _launched(launcher: Launcher, run: Run, columns: Mapping[str, Any]) -> Iterator[tuple[str, Column]]:
+    """Each setting that the stack does not launch in all values, and in which rows it does."""
     import numpy as np
 
-    holds = np.ones(len(columns["dp"]), dtype=bool)
     alone = columns["dp"] * columns["cp"] == 1
     for name, column in columns.items():
         if name in launcher.only:
-            holds &= np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
+            yield name, np.isin(column, launcher.only[name]) | (alone if name == "zero" else False)
     if launcher.narrow_zero is not None and run.usual_optimizer == "adamw-bf16":
-        holds &= np.isin(columns["zero"], launcher.narrow_zero) | alone
-    return holds & launcher.cuts(columns["tp"], columns["ep"], run.expert_pieces)
+        yield "zero", np.isin(columns["zero"], launcher.narrow_zero) | alone
+    yield "expert_tp", (columns["dp"] > 0) & launcher.cuts(columns["tp"], columns["ep"], run.expert_pieces)

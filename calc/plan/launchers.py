@@ -24,7 +24,8 @@ class Launcher(NamedTuple):
     or the ends alone of stages that hold one piece are others beside them. experts: whether tensor-parallel ranks cut
     routed experts always, may have whole ones instead, or have whole ones wherever experts are spread.
     narrow_zero: the stages of ZeRO that go with moments in bf16; None: all. recomputable: modules that it can have
-    computed again by themselves; None: any. module_sets: those of them that are tried together, as recipes do."""
+    computed again by themselves; None: any. module_sets: those of them that are tried together, as recipes do.
+    ranks: why there are no others than data-parallel ones, where that is so."""
 
     name: str
     source: str
@@ -36,6 +37,7 @@ class Launcher(NamedTuple):
     narrow_zero: tuple[int, ...] | None = None
     recomputable: tuple[str, ...] | None = ()
     module_sets: tuple[tuple[str, ...], ...] = ()
+    ranks: str = ""
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether a plan with this value can be launched."""
@@ -60,14 +62,14 @@ def launcher(name: str | None) -> Launcher:
         raise Refused("--stack", f"one of {', '.join(stacks)}, whose plans are known", name)
     table = dict(known[stack])
     source, recipes = table.pop("source"), tuple(table.pop("recipes"))
-    stages, experts = table.pop("stages", "any"), table.pop("experts", "any")
+    stages, experts, ranks = table.pop("stages", "any"), table.pop("experts", "any"), table.pop("ranks", "")
     modules, narrow = table.pop("modules", "layouts"), table.pop("narrow_zero", None)
     again = table.pop("recomputable", None if stack == USUAL_STACK else ())
     narrow = narrow and tuple(narrow)
     only = {field: tuple(values) for field, values in table.items()}
     again = again and tuple(again)
     sets = tuple(tuple(names) for names in tables["modules"]["sets"] if set(names) <= set(again or ()))
-    return Launcher(stack, source, recipes, only, stages, experts, modules, narrow, again, sets)
+    return Launcher(stack, source, recipes, only, stages, experts, modules, narrow, again, sets, ranks)
 
 
 @cache

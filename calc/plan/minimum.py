@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import Refused
+from calc.memory.conditions import conditions
 from calc.plan.answer import Answer
-from calc.plan.checks import REASONS, failed_by_all, possible
+from calc.plan.checks import REASONS, failed_by_all, possible, told
 from calc.plan.leaders import at
 from calc.plan.planning import with_offload
 from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
@@ -49,7 +50,7 @@ def least_that_works(question: Question, found: Answer) -> str:
 
 def _reasons(found: Answer) -> str:
     """Why plans were ruled out, the most frequent first."""
-    return "; ".join(f"{REASONS.get(why, why)} ({plans:,})" for why, plans in found.ruled.most_common())
+    return "; ".join(f"{told(why)} ({plans:,})" for why, plans in found.ruled.most_common())
 
 
 def _none_listed(question: Question) -> str:
@@ -69,10 +70,27 @@ def _none_possible(question: Question) -> str:
     for name, wanted in (*question.fixed.items(), *question.at_most.items()):
         if name in SIZES and (can := _sizes(_freed(question, name), name)):
             failed = [failed_by_all(question, run, columns) for run, columns in _listed(question)]
-            alone = set[str].intersection(*failed) if failed else set[str]()
-            why = "; ".join(text for reason, text in REASONS.items() if reason in alone)
+            alone = [reason for reason in failed[0] if all(reason in each for each in failed)] if failed else []
+            why = "; ".join(_told(question, reason) for reason in alone)
             return f"no plan has {name} {wanted}{why and f' ({why})'}: with the rest as asked it can be {can}"
     return ""
+
+
+def _told(question: Question, reason: str) -> str:
+    """Why all plans are ruled out; of a stage of ZeRO by which rule, of ranks why the stack has none of their kind."""
+    launcher = question.launcher
+    if reason == "zero" and (rules := _zero_rules(question)):
+        return rules
+    of_ranks = reason in ("stack:tp", "stack:pp", "stack:cp", "stack:ep")
+    return f"{told(reason)}, since {launcher.ranks}" if of_ranks and launcher.ranks else told(reason)
+
+
+def _zero_rules(question: Question) -> str:
+    """What stages of ZeRO would have to be, where no plan's is that."""
+    run, _ = next(_listed(question))
+    rules = (each for each in conditions(question.spec, run) if each.field == "zero" and each.of_rows)
+    failed = dict.fromkeys(each.expected for each in rules if not each.test(each.a, each.b).any())
+    return "; ".join(f"it is {expected}" for expected in failed)
 
 
 def _freed(question: Question, name: str) -> Question:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from calc.cli import cli
+from calc.errors import Refused
 from tests.architectures.cases import BASES
 from tests.architectures.cases_text import TEXT
 from tests.architectures.cases_vision import SEEING
@@ -196,3 +197,18 @@ def test_defaults_of_absent_keys_are_one_note(tmp_path: Path, capsys: Capture) -
         _, err = run(capsys, f"params {path}")
         assert err.count("family's default") == 1
         assert note in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "memory gpt2 --stack deepspeed --zero 2 --pp 4 --checkpoint-every 2",
+        "memory gpt2 --memory-fraction 0.5 --seq 4096 --tp 5",
+        "predict gpt2 --gpu h100-sxm --phase training --stack deepspeed --zero 2 --pp 4",
+        "plan gpt2 --cluster dgx-h100 --gpus 8 --seq 2048 --global-batch 70000 --headroom 200%",
+    ],
+)
+def test_a_refusal_comes_without_notes(capsys: Capture, command: str) -> None:
+    with pytest.raises(Refused):
+        run(capsys, command)
+    assert capsys.readouterr() == ("", "")

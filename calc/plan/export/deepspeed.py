@@ -37,7 +37,6 @@ CHECKPOINTS = ("partition_activations", "cpu_checkpointing")
 
 
 def _write(launch: Launch) -> str:
-    """Errors: Refused for gradients wider than weights without ZeRO, which DeepSpeed refuses."""
     run = launch.run
     document: dict[str, Any] = {
         "train_batch_size": launch.question.sequences,
@@ -52,8 +51,6 @@ def _write(launch: Launch) -> str:
         },
     }
     if (summed := run.precision.summed) != DEFAULT_FORMAT:
-        if run.zero < 2:
-            raise Refused("zero", f"2 or more with gradients in {summed}, in DeepSpeed's files", run.zero)
         document |= {"communication_data_type": summed, "data_types": {ACCUMULATED_IN: summed}}
     # Without a learning rate, which is the program's to say: DeepSpeed takes an optimizer that it is given before this.
     if "optimizer" in launch.question.words:
@@ -90,7 +87,7 @@ def _read(text: str, where: str) -> Read:
         "zero": whole(zero, "stage", where, 0, least=0),
         "recipe": "bf16-zero",
     }
-    words |= _checkpointing(found, where) | _optimizer(found, where) | _gradients(found, words["zero"], where)
+    words |= _checkpointing(found, where) | _optimizer(found, where) | _gradients(found, where)
     sequences = whole(found, "train_batch_size", where)
     if sequences is not None and sequences % each:
         raise Refused(
@@ -117,10 +114,9 @@ def _optimizer(found: dict[str, Any], where: str) -> dict[str, Any]:
     return {} if name == "adamw" else {"optimizer": name}
 
 
-def _gradients(found: dict[str, Any], zero: int, where: str) -> dict[str, str]:
+def _gradients(found: dict[str, Any], where: str) -> dict[str, str]:
     """The format in which gradients are summed, between ranks and over micro-batches. Errors: Refused where these are
-    two, which is not described, and for another than the weights' below ZeRO-2: without ZeRO DeepSpeed refuses it, and
-    under ZeRO-1 keeps gradients in both."""
+    two, which is not described; which stages of ZeRO go with them is a rule of the stack (`calc.memory.conditions`)."""
     types = found.get("data_types", {})
     if not isinstance(types, dict):
         raise Refused(f"{where}: data_types", "an object", types)
@@ -130,11 +126,7 @@ def _gradients(found: dict[str, Any], zero: int, where: str) -> dict[str, str]:
     if sent != kept or kept not in GRADIENT_DTYPES:
         both = f"{where}: communication_data_type and {ACCUMULATED_IN}"
         raise Refused(both, "fp32 or bf16, both", f"{sent} and {kept}")
-    if kept == DEFAULT_FORMAT:
-        return {}
-    if zero < 2:
-        raise Refused(f"{where}: {ACCUMULATED_IN}", f"{DEFAULT_FORMAT} below ZeRO-2", kept)
-    return {"gradient_dtype": kept}
+    return {} if kept == DEFAULT_FORMAT else {"gradient_dtype": kept}
 
 
 def _checkpointing(found: dict[str, Any], where: str) -> dict[str, Any]:
