@@ -84,7 +84,8 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
         click.echo("error: interrupted before any plan was timed", err=True)
         sys.exit(130)
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
-    record = _record(found, wish, given) | {"command": _command(found.best or found.nearest, given, model)}
+    record = _record(found, wish, given)
+    record["command"] = _command(found.best or found.nearest, given, model)
     lines = _lines(found.best, given, model) if given["tool"] and found.best else []
     if lines and record["replicas"] is not None and found.best is not None:
         remark(f"this starts one server; {_for_rate(found.best, record['replicas'])}")

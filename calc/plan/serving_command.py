@@ -12,9 +12,9 @@ def serve_command(plan: ServingPlan, model: str, input_tokens: int, options: lis
 
     model: what names it on a command line. options: what else was said that `serve` says with the same words.
     """
-    if len(plan.services) > 1:
+    service, *others = plan.services
+    if others:
         return None
-    service = plan.services[0]
     layout, engine = service.layout, service.engine
     said = {
         "--gpu": service.device.name,
