@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from calc.charts import plans as charts
 from calc.errors import Refused
 from calc.plan.answer import Answer, Plan, record_of, seconds_lost
-from calc.plan.checks import told
+from calc.plan.checks import in_words
 from calc.plan.export.launch import Launch, Tool
 from calc.plan.export.registry import TOOLS
 from calc.plan.minimum import least_that_works
@@ -99,7 +99,7 @@ def planned(spec: ModelSpec, wanted: Wanted) -> dict[str, Any]:
         "seconds": timeline.seconds,
         "plans": _rows(found, wanted),
         "budget": question.budget,
-        "ruled": [(told(reason), count) for reason, count in found.ruled.most_common() if count],
+        "ruled": [(in_words(reason), count) for reason, count in found.ruled.most_common() if count],
         "listed": found.listed,
         "timed": found.timed,
         "interrupted": found.interrupted,

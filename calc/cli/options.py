@@ -211,6 +211,20 @@ def read_model(reference: str) -> ModelSpec:
     return spec
 
 
+def reference_of(spec: ModelSpec) -> str:
+    """What the command line called a model that it read."""
+    return click.get_current_context().meta.get("reference", spec.name)
+
+
+def read_as() -> tuple[str, ...]:
+    """The options that say how the command line read its model, where that is not as usual: another command reads the
+    same model with them alone."""
+    meta = click.get_current_context().meta
+    tying = meta.get("tying", "transformers")
+    flags = tuple(flag for flag in ("--traced", "--run-code") if meta.get(flag[2:].replace("-", "_")))
+    return (() if tying == "transformers" else ("--tying", tying)) + flags
+
+
 def _captured(reference: str, meta: dict[str, Any]) -> ModelSpec:
     """What PyTorch runs for the model that `reference` names."""
     if not meta.get("traced"):

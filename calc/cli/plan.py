@@ -144,7 +144,8 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
         "at_most": at_most,
         "headroom": plan_words.headroom(given["headroom"]),
         "words": words,
-        "model": click.get_current_context().meta.get("reference", model.name),
+        "model": options.reference_of(model),
+        "read_as": options.read_as(),
     }
     asked = [about(model, name, given["gpus"], seq, sequences, price=prices.get(name), **said) for name in clusters]
     warn_beyond(model, seq, "--seq")

@@ -209,23 +209,19 @@ def _layout(service: Any) -> str:
     return f"{layout.replicas}x" * (layout.replicas > 1) + "-".join(filter(None, words))
 
 
-def _reference(model: ModelSpec) -> str:
-    return click.get_current_context().meta.get("reference", model.name)
-
-
 def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> str | None:
     if plan is None:
         return None
     guessed = ("guess", "acceptance", "guess_cost")
-    options = [f"--{name.replace('_', '-')}={given[name]}" for name in guessed if given.get(name) is not None]
-    return serve_command(plan, _reference(model), given["input_"], options)
+    more = [f"--{name.replace('_', '-')}={given[name]}" for name in guessed if given.get(name) is not None]
+    return serve_command(plan, options.reference_of(model), given["input_"], [*options.read_as(), *more])
 
 
 def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> list[str]:
     if plan is None:
         return []
     running = [max(int(plan.concurrency), 1)] * len(plan.services)
-    reference = _reference(model)
+    reference = options.reference_of(model)
     for caution in cautions(given["tool"], plan.services):
         remark(caution)
     if reference in preset_names():

@@ -8,7 +8,7 @@ from calc.output.layout import continued
 from calc.output.notes import remark
 from calc.output.tables import Table
 from calc.plan.answer import Answer, Plan, costs, difference, tied
-from calc.plan.checks import told
+from calc.plan.checks import in_words
 from calc.plan.command import predict_command
 from calc.plan.objective import Objective
 from calc.plan.question import short
@@ -117,7 +117,7 @@ def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
 
 def ruled_out(found: Answer) -> Table:
     """How many plans there were, and what ruled them out."""
-    rows = [(told(reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
+    rows = [(in_words(reason), f"{count:,}") for reason, count in found.ruled.most_common() if count]
     rows += [(f"not described: {line}", "") for line in found.unread]
     end = f"; {UNTIL_THEN}" if found.interrupted else ""
     return Table(("ruled out", "plans"), rows, f"{found.listed:,} plans, of which {found.timed:,} fit{end}")

@@ -16,7 +16,7 @@ from calc.time.economics import Economics, economics
 from calc.time.step.waterfall import waterfall
 from calc.units import duration
 
-NAMED, TOLD = 3, 0.001
+NAMED, LEAST = 3, 0.001
 """Of the difference of two plans: how many parts have a name, and which part of a step is worth a word."""
 
 
@@ -155,10 +155,10 @@ def difference(plan: Plan, other: Plan) -> str:
     largest = sorted(apart, key=lambda name: -abs(apart[name]))[:NAMED]
     named = {name: apart[name] for name in largest}
     named["of all else"] = sum(apart.values()) - sum(named.values())
-    told = {name: seconds for name, seconds in named.items() if abs(seconds) >= TOLD * plan.seconds}
-    if not told:
+    worth = {name: seconds for name, seconds in named.items() if abs(seconds) >= LEAST * plan.seconds}
+    if not worth:
         return "equal in time to a part in a thousand"
-    return f"{_less(sum(apart.values()))}: {', '.join(f'{_less(told[name])} {name}' for name in told)}"
+    return f"{_less(sum(apart.values()))}: {', '.join(f'{_less(worth[name])} {name}' for name in worth)}"
 
 
 def _less(seconds: float) -> str:

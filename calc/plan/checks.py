@@ -42,7 +42,7 @@ REASONS = {
 of a plan's settings that is: stack:tp."""
 
 
-def told(reason: str) -> str:
+def in_words(reason: str) -> str:
     """Why plans are ruled out, in words."""
     known, _, setting = reason.partition(":")
     return f"{REASONS[known]}: {setting}" if setting else REASONS[known]

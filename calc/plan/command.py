@@ -37,7 +37,7 @@ def predict_command(question: Question, run: Run) -> str | None:
     options += [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
     if run.sequence_parallel is False:
         options.append("--no-sequence-parallel")
-    return shlex.join(["python", "-m", "calc", "predict", model, *options, "--json"])
+    return shlex.join(["python", "-m", "calc", "predict", model, *question.read_as, *options, "--json"])
 
 
 def _reference(question: Question) -> str | None:

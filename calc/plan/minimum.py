@@ -10,7 +10,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.conditions import conditions
 from calc.plan.answer import Answer
-from calc.plan.checks import REASONS, failed_by_all, possible, told
+from calc.plan.checks import REASONS, failed_by_all, in_words, possible
 from calc.plan.leaders import at
 from calc.plan.planning import with_offload
 from calc.plan.question import CONTEXT, MOST_GPUS, SIZES, Question, short
@@ -50,7 +50,7 @@ def least_that_works(question: Question, found: Answer) -> str:
 
 def _reasons(found: Answer) -> str:
     """Why plans were ruled out, the most frequent first."""
-    return "; ".join(f"{told(why)} ({plans:,})" for why, plans in found.ruled.most_common())
+    return "; ".join(f"{in_words(why)} ({plans:,})" for why, plans in found.ruled.most_common())
 
 
 def _none_listed(question: Question) -> str:
@@ -71,18 +71,18 @@ def _none_possible(question: Question) -> str:
         if name in SIZES and (can := _sizes(_freed(question, name), name)):
             failed = [failed_by_all(question, run, columns) for run, columns in _listed(question)]
             alone = [reason for reason in failed[0] if all(reason in each for each in failed)] if failed else []
-            why = "; ".join(_told(question, reason) for reason in alone)
+            why = "; ".join(_why(question, reason) for reason in alone)
             return f"no plan has {name} {wanted}{why and f' ({why})'}: with the rest as asked it can be {can}"
     return ""
 
 
-def _told(question: Question, reason: str) -> str:
+def _why(question: Question, reason: str) -> str:
     """Why all plans are ruled out; of a stage of ZeRO by which rule, of ranks why the stack has none of their kind."""
     launcher = question.launcher
     if reason == "zero" and (rules := _zero_rules(question)):
         return rules
     of_ranks = reason in ("stack:tp", "stack:pp", "stack:cp", "stack:ep")
-    return f"{told(reason)}, since {launcher.ranks}" if of_ranks and launcher.ranks else told(reason)
+    return f"{in_words(reason)}, since {launcher.ranks}" if of_ranks and launcher.ranks else in_words(reason)
 
 
 def _zero_rules(question: Question) -> str:

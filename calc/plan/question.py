@@ -51,8 +51,9 @@ class Question:
     step, on all GPUs. recipes: number formats among which is chosen. fixed: sizes and words that must be so,
     at_most: sizes that may not be larger, both by the names of a Run's fields. headroom: part of a GPU's memory
     that stays free beside what PyTorch reserves and CUDA's context. words: what else a Run says (stack, execution,
-    optimizer, gradient_dtype). model, place: what the user called the model and the cluster. price: of a GPU-hour,
-    None where none is known. launched: by whose rules (calc/data/launchers.toml), where not by those of the stack.
+    optimizer, gradient_dtype). model, place: what the user called the model and the cluster. read_as: options by which
+    a command line reads that model. price: of a GPU-hour, None where none is known. launched: by whose rules
+    (calc/data/launchers.toml), where not by those of the stack.
     Errors: Refused for sizes out of range, and for names that no plan has.
     """
 
@@ -67,6 +68,7 @@ class Question:
     headroom: float = 0.0
     words: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
+    read_as: tuple[str, ...] = ()
     place: str = ""
     price: float | None = None
     launched: str | None = None

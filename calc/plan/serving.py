@@ -121,6 +121,7 @@ def _worth(plan: ServingPlan) -> float:
 
 
 def services_of(wish: Wish) -> Iterator[Service]:
+    """Every service of a wish, whether or not it holds the model. Errors: Refused as `service_of`."""
     for device in wish.devices:
         for layout in _layouts(wish.spec, wish.gpus, domain_of(load_device(device))):
             for engine in wish.engines:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from calc.errors import Refused
 from calc.serve.service import Service
+from calc.spec.clusters import machine_of
 from calc.spec.run.engines import Engine, engine_named
+from calc.time.device.priors import priors
 
 Lines = list[str]
 
@@ -22,8 +24,7 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
-    joined = max(service.layout.tp * service.layout.pp for service in services)
-    if tool == "llm-d" and (joined > MACHINE or any(service.layout.pp > 1 for service in services)):
+    if tool == "llm-d" and any(each.layout.pp > 1 or each.layout.tp > _machine(each) for each in services):
         raise Refused("--as", f"one of {', '.join(JOINED)} for a pipeline or tp beyond a machine", tool)
     if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
         raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
@@ -46,9 +47,13 @@ def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
         yield f"{guessed}: name what guesses them by {engine.speculation}"
     if engine.name != last.engine.name:
         yield f"planned under {last.engine.name}, and not under {engine.name}"
-    most = max(service.layout.gpus_each for service in services)
-    if most > MACHINE:
-        yield f"one server of {most} GPUs stands on several machines: {JOINED.get(tool, GROUPED)}"
+    if beyond := [each.layout.gpus_each for each in services if each.layout.gpus_each > _machine(each)]:
+        yield f"one server of {max(beyond)} GPUs stands on several machines: {JOINED.get(tool, GROUPED)}"
+
+
+def _machine(service: Service) -> int:
+    """GPUs of a machine, which fast links may join to others."""
+    return machine_of(service.device.name) or priors()["network"]["node"]
 
 
 def _engine(tool: str) -> Engine:
@@ -69,8 +74,6 @@ PLAIN = ("bf16", "fp16", "fp32")
 MADE = ("fp8",)
 """Formats that an engine makes of such a checkpoint when it starts (--quantization)."""
 MAKERS = ("vllm", "sglang", "dynamo", "llm-d")
-MACHINE = 8
-"""GPUs that one machine has at most, but in racks, whose trays have four."""
 JOINED = {
     "vllm": "start a Ray cluster over them first, whose GPUs vLLM then finds",
     "sglang": "start the line on each, with --nnodes, --node-rank and the first one's --dist-init-addr",

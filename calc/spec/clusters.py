@@ -85,6 +85,11 @@ def adapter_of(device: str) -> float | None:
     return max((share for share in shares if share is not None), default=None)
 
 
+def machine_of(device: str) -> int | None:
+    """GPUs of a machine of the known clusters of such devices, the fewest; None where none is known."""
+    return min((made.node for made in _known().values() if made.gpu == device), default=None)
+
+
 @cache
 def _known() -> dict[str, Cluster]:
     files = sorted(CLUSTERS.glob("*.toml"))

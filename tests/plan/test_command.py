@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_commands import Run, run
+from tests.reference import folder
 
 __all__ = ["run"]
 ASKED = ("--cluster", "dgx-h100", "--gpus", "8", "--seq", "1024", "--global-batch", "64seq", "--stack", "fsdp2")
@@ -39,6 +40,19 @@ def test_json_is_one_object_a_line_the_best_first(run: Run) -> None:
         assert each["money"] == pytest.approx(2 * each["gpu_hours"])
         assert each["fits"] is True
     assert [each["seconds"] for each in found] == sorted(each["seconds"] for each in found)
+
+
+def test_the_command_reads_the_model_as_it_was_read(run: Run) -> None:
+    """Flan-T5 has a head of its own in its checkpoints, which transformers' class shares with the table of tokens."""
+    model = str(folder() / "truth" / "configs" / "flan-t5-base.json")
+    seconds = {}
+    for tying in ("transformers", "checkpoint"):
+        _, out, _ = run("plan", model, "--tying", tying, *ASKED, "--top", "1", "--json")
+        (best,) = records(out)
+        _, alone, _ = run(*shlex.split(best["command"])[3:])
+        seconds[tying] = best["seconds"]
+        assert json.loads(alone)["seconds"] == pytest.approx(best["seconds"])
+    assert seconds["checkpoint"] > seconds["transformers"]
 
 
 def test_the_list_for_people_has_no_near_copies(run: Run) -> None:

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from calc.plan.answer import NAMED, TOLD, Plan, difference, seconds_lost
-from calc.plan.checks import REASONS, told
+from calc.plan.answer import LEAST, NAMED, Plan, difference, seconds_lost
+from calc.plan.checks import REASONS, in_words
 from calc.plan.planning import answer
 from tests.cli.test_commands import Run, run
 from tests.plan.questions import question, small_model
@@ -38,12 +38,12 @@ def test_the_parts_of_a_difference_come_to_the_whole(plans: tuple[Plan, ...]) ->
         for other in plans:
             text = difference(one, other)
             if text.startswith("equal"):
-                assert abs(other.seconds - one.seconds) <= (NAMED + 1) * TOLD * one.seconds
+                assert abs(other.seconds - one.seconds) <= (NAMED + 1) * LEAST * one.seconds
                 continue
             (whole, _), *bars = parts(text)
             assert whole == pytest.approx(other.seconds - one.seconds, rel=0.01, abs=1e-8)
             assert sum(seconds for seconds, _ in bars) == pytest.approx(
-                whole, abs=NAMED * TOLD * one.seconds + 0.01 * sum(abs(seconds) for seconds, _ in bars)
+                whole, abs=NAMED * LEAST * one.seconds + 0.01 * sum(abs(seconds) for seconds, _ in bars)
             )
             names = {name for _, name in bars} - {"of all else"}
             assert names <= {*seconds_lost(one), *seconds_lost(other)}
@@ -64,8 +64,8 @@ def test_every_reason_has_words(plans: tuple[Plan, ...]) -> None:
         seen |= {reason for reason, count in answer([each]).ruled.items() if count}
     assert {"stack:tp", "stack:zero", "micro-batches"} <= seen
     for reason in seen:
-        assert " " in told(reason)
-    assert told("stack:tp") == f"{REASONS['stack']}: tp"
+        assert " " in in_words(reason)
+    assert in_words("stack:tp") == f"{REASONS['stack']}: tp"
 
 
 @pytest.mark.parametrize(

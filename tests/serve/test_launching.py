@@ -135,12 +135,13 @@ def test_what_a_checkpoint_decides_is_said() -> None:
 
 @pytest.mark.parametrize("tool", list(TOOLS))
 def test_a_server_beyond_a_machine_is_said_to_be_joined_first(tool: str) -> None:
-    """Data parallelism alone goes beyond a machine under llm-d; one server of eight GPUs needs no word."""
+    """Data parallelism alone goes beyond a machine under llm-d; one server of eight GPUs needs no word, but of racks
+    whose trays have four."""
     spec = load_model("qwen3-30b-a3b")
     wide = {"attention_dp": 4} if tool == "llm-d" else {"pp": 4}
-    for each, said in ((2, 0), (4, 1)):
+    for gpu, each, said in (("h200", 2, 0), ("h200", 4, 1), ("gb200", 2, 1)):
         layout = layout_of(spec, tp=each, **wide)
-        service = service_of(spec, "h200", layout, ENGINES[tool])
+        service = service_of(spec, gpu, layout, ENGINES[tool])
         assert sum("stands on several machines" in word for word in cautions(tool, [service])) == said
         assert line(tool, service)
 
