@@ -45,6 +45,8 @@ def render(picked: picker.Picked | None) -> None:
         if moving:
             st.header("Ops that only move data", anchor=False)
             st.caption("They have no FLOPs that count, so their limit is the bandwidth of the memory alone.")
+            if any(point.bus_bandwidth is not None for point in moving):
+                st.caption("Collectives stand at nccl-tests' bus bandwidth: what each rank's link carries.")
             frame.chart(
                 charts.moving(moving, limits),
                 "bandwidth",
@@ -170,6 +172,7 @@ def _rows(points: list[Point]) -> list[dict[str, Any]]:
             "FLOP/B": point.intensity,
             "TFLOP/s": point.rate / 1e12,
             "GB/s": point.bandwidth / 1e9,
+            "bus GB/s": None if point.bus_bandwidth is None else point.bus_bandwidth / 1e9,
             "bound": point.bound,
         }
         for point in points
@@ -182,5 +185,5 @@ def _fallen(found: Prediction, bars: list[Bar]) -> list[dict[str, Any]]:
 
 def _columns() -> dict[str, Any]:
     number = st.column_config.NumberColumn
-    names = ("time (ms)", "GFLOP", "GB", "FLOP/B", "TFLOP/s", "GB/s")
+    names = ("time (ms)", "GFLOP", "GB", "FLOP/B", "TFLOP/s", "GB/s", "bus GB/s")
     return {name: number(format="%.3g") for name in names} | {"share": number(format="percent")}

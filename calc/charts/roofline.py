@@ -57,7 +57,8 @@ def computing(points: Sequence[Point], limits: Roof) -> vega.Chart:
 
 
 def moving(points: Sequence[Point], limits: Roof) -> vega.Chart:
-    """Bytes/s over bytes, for the ops that have no FLOPs, below the memory's bandwidth."""
+    """Bytes/s over bytes, for the ops that have no FLOPs, below the memory's bandwidth; collectives by what each link
+    carries."""
     rows = [_row(point) for point in points]
     x = axes.log_channel("bytes", axes.room(row["bytes"] for row in rows), "bytes moved in a step", "B")
     span = axes.room([*(row["bandwidth"] for row in rows), limits.bandwidth])
@@ -130,12 +131,12 @@ def _row(point: Point) -> dict[str, Any]:
         "intensity": point.intensity,
         "rate": point.rate,
         "bytes": point.bytes,
-        "bandwidth": point.bandwidth,
+        "bandwidth": point.bandwidth if point.bus_bandwidth is None else point.bus_bandwidth,
         "part": point.share,
         "share": f"{point.share:.1%}",
         "time": duration(point.seconds),
         "FLOPs": si(point.flops, "FLOP") if point.flops else "none that count",
         "moved": si(point.bytes, "B"),
-        "reaches": si(point.rate, "FLOP/s") if point.flops else si(point.bandwidth, "B/s"),
+        "reaches": si(point.rate, "FLOP/s") if point.flops else point.bandwidth_text,
         "bound": point.bound,
     }

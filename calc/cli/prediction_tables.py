@@ -13,6 +13,7 @@ SHOWN = 12
 """Ops that are listed where not all are asked for."""
 ALL_SEEN = 0.99
 """Part of an op's time that its share of the step comes to where nothing else hides it, but for rounding."""
+BUS = "bus: nccl-tests' bus bandwidth of a collective, what each rank's link carries"
 
 
 def plan_record(it: Prediction) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def prediction_record(it: Prediction, by_op: bool) -> dict[str, Any]:
                 "intensity": point.intensity,
                 "flops_per_second": point.rate,
                 "bytes_per_second": point.bandwidth,
+                "bus_bytes_per_second": point.bus_bandwidth,
                 "bound": point.bound,
             }
             for point in roofline(it)
@@ -113,13 +115,15 @@ def prediction_tables(
             f"{point.share:.1%}",
             f"{point.intensity:,.1f}",
             si(point.rate, "FLOP/s") if point.flops else "–",
-            si(point.bandwidth, "B/s"),
+            point.bandwidth_text,
             point.bound,
         )
         for point in shown
     ]
     left = len(points) - len(shown)
     remarks = [f"the {len(shown)} longest; --by-op lists {left} more"] if left else []
+    if any(point.bus_bandwidth is not None for point in shown):
+        remarks.append(BUS)
     if any(point.share * it.seconds < ALL_SEEN * point.seconds for point in shown):
         remarks.append("a share below what its time comes to: the rest of that time is hidden behind computing")
     below = "\n".join(remarks)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from calc.output.dotted import short_names
 
-_NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s)?)?|–")
+_NUMBER = re.compile(r"(bus )?[-+]?\d[\d,.]*(e[-+]?\d+)?%?( [KMGTPEZk]?i?(B|FLOP|OP)(/s)?)?|–")
+"""Beside plain numbers the bus bandwidth of a collective, which is named as such among other rates."""
 
 
 class Table(NamedTuple):

@@ -44,6 +44,8 @@ def test_figures_and_ops_are_the_command_lines(address: dict[str, str]) -> None:
     table = ops(at)
     assert table["op"].tolist() == [op["path"] for op in said["ops"]]
     assert table["time (ms)"].tolist() == pytest.approx([op["seconds"] * 1e3 for op in said["ops"]])
+    buses = [(op["bus_bytes_per_second"] or 0) / 1e9 for op in said["ops"]]
+    assert table["bus GB/s"].fillna(0).tolist() == pytest.approx(buses)
     fallen = at.dataframe[1].value
     assert fallen["loss"].tolist() == [bar["what"] for bar in said["waterfall"]]
     assert sum(fallen["time (ms)"].tolist()) == pytest.approx(said["seconds"] * 1e3)

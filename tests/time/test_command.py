@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from calc.units import si
 from tests.cli.test_commands import Run, run
 
 __all__ = ["run"]
@@ -47,6 +48,37 @@ def test_every_op_on_request(run: Run) -> None:
     assert up["flops"] == 12 * 2 * 512 * 768 * 3072
     assert up["flops_per_second"] == pytest.approx(up["flops"] / up["seconds"])
     assert f"{up['intensity']:,.1f}" in whole
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "factors"),
+    [
+        ("gpt2", ("--tp", "4", "--no-sequence-parallel"), {"all_reduce": 2 * 3 / 4}),
+        ("gpt2", ("--tp", "4"), {"all_gather": 3 / 4, "reduce_scatter": 3 / 4}),
+        ("gpt2", ("--dp", "8", "--zero", "1"), {"all_gather": 7 / 8, "reduce_scatter": 7 / 8}),
+        ("gpt2", ("--pp", "2"), {"send": 1.0, "all_reduce": 1.0}),
+        ("gpt-oss-20b", ("--dp", "8", "--ep", "8"), {"all_to_all": 7 / 8, "all_reduce": 2 * 7 / 8}),
+    ],
+)
+def test_collectives_have_the_bus_bandwidth_of_nccl_tests(
+    run: Run, model: str, plan: tuple[str, ...], factors: dict[str, float]
+) -> None:
+    """Their doc/PERFORMANCE.md: algorithm bandwidth times a factor of the collective and its number of ranks."""
+    words = ("predict", model, "--cluster", "dgx-h100", "--phase", "training", "--seq", "512", *plan, "--by-op")
+    _, text, _ = run(*words)
+    ops = json.loads(run(*words, "--json")[1])["ops"]
+    found = {op["function"]: op for op in ops if op["direction"] == "network"}
+    assert found.keys() == factors.keys()
+    for name, factor in factors.items():
+        assert found[name]["bus_bytes_per_second"] == pytest.approx(factor * found[name]["bytes_per_second"])
+        assert f"bus {si(found[name]['bus_bytes_per_second'], 'B/s')}" in text
+    assert all(op["bus_bytes_per_second"] is None for op in ops if op["direction"] != "network")
+    assert "nccl-tests' bus bandwidth" in text
+
+
+def test_a_rank_alone_has_no_bus(run: Run) -> None:
+    _, text, _ = run("predict", "gpt2", "--gpu", "h100-sxm", "--phase", "training", "--seq", "512", "--by-op")
+    assert "bus" not in text
 
 
 @pytest.mark.parametrize(

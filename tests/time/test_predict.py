@@ -18,6 +18,7 @@ from calc.spec.catalogue import device_names, load_device
 from calc.spec.run.execution import EXECUTIONS
 from calc.time import Prediction, predict, roof, roofline, speed_of
 from calc.time.device.profile import Launch
+from calc.time.models.collective import EFFICIENCY
 from calc.trace.functions import Matmul
 from calc.units import binary
 from tests.strategies import latent, recurrent, specs
@@ -203,6 +204,17 @@ def test_components_and_rooflines_add_up() -> None:
     for point in points:
         assert point.rate <= limits.peaks["bf16"]
     assert limits.ridges["bf16"] == pytest.approx(989.4e12 / 3.35e12)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_large_messages_have_one_bus_bandwidth_whatever_the_ranks(ranks: int) -> None:
+    """That of a device of which no collective was measured: the prior's part of its link in one direction."""
+    link = load_device("mi300x").link
+    assert link is not None
+    found = predict(calc.load_model("llama-3-8b"), "mi300x", phase="training", dp=ranks)
+    (sums,) = [point for point in roofline(found) if point.function == "all_reduce"]
+    assert sums.bus_bandwidth == pytest.approx(EFFICIENCY * link.value / 2, rel=0.001)
+    assert sums.bandwidth * 2 * (ranks - 1) / ranks == pytest.approx(sums.bus_bandwidth)
 
 
 @settings(max_examples=15, deadline=None)

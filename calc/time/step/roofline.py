@@ -7,18 +7,21 @@ from dataclasses import dataclass
 
 from calc.errors import Refused
 from calc.time.device.speed import Speed
-from calc.time.kernels.kernel import Kernel
+from calc.time.kernels.kernel import Kernel, Send
 from calc.time.kernels.timing import Bound
+from calc.time.models.collective import passes
 from calc.time.step.prediction import Prediction, Row
+from calc.units import si
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """All calls of one op in one direction.
 
-    intensity: FLOPs a byte, each operand counted once. rate: FLOP/s. bandwidth: bytes/s. share: of the step. running:
-    seconds on the device, which are more than `seconds` where the host is waited for and this op is one of the long
-    ones; rates are over the longer of the two.
+    intensity: FLOPs a byte, each operand counted once. rate: FLOP/s. bandwidth: bytes/s, of a collective those of its
+    message (nccl-tests' algorithm bandwidth). linked: bytes of a collective through each rank's link; None of what is
+    no collective. share: of the step. running: seconds on the device, which are more than `seconds` where the host is
+    waited for and this op is one of the long ones; rates are over the longer of the two.
     """
 
     path: str
@@ -31,6 +34,7 @@ class Point:
     share: float
     bound: Bound
     running: float = 0.0
+    linked: float | None = None
 
     @property
     def intensity(self) -> float:
@@ -46,6 +50,18 @@ class Point:
     def bandwidth(self) -> float:
         """Bytes/s."""
         return self.bytes / self._longer if self.seconds else 0.0
+
+    @property
+    def bus_bandwidth(self) -> float | None:
+        """Bytes/s of a collective as nccl-tests' bus bandwidth, which compares with a link's rate whatever the number
+        of ranks; None of what is no collective."""
+        return self.linked / self._longer if self.linked is not None and self.seconds else None
+
+    @property
+    def bandwidth_text(self) -> str:
+        """Bytes/s as people read them, of a collective through each rank's link."""
+        bus = self.bus_bandwidth
+        return si(self.bandwidth, "B/s") if bus is None else f"bus {si(bus, 'B/s')}"
 
     @property
     def _longer(self) -> float:
@@ -101,22 +117,33 @@ def roof(speed: Speed, kernels: tuple[Row, ...] = ()) -> Roof:
 def _point(rows: list[Row], prediction: Prediction) -> Point:
     kernel: Kernel = rows[0].kernel
     longest = max(rows, key=lambda row: row.seconds)
-    passes = [_passes(row, prediction) for row in rows]
+    repeated = [_repeated(row, prediction) for row in rows]
     return Point(
         path=kernel.path,
         component=kernel.component,
         function=kernel.function,
         direction=kernel.direction,
-        flops=sum(row.kernel.flops * row.kernel.calls * n for row, n in zip(rows, passes, strict=True)),
-        bytes=sum(row.kernel.bytes * row.kernel.calls * n for row, n in zip(rows, passes, strict=True)),
+        flops=sum(row.kernel.flops * row.kernel.calls * n for row, n in zip(rows, repeated, strict=True)),
+        bytes=sum(row.kernel.bytes * row.kernel.calls * n for row, n in zip(rows, repeated, strict=True)),
         seconds=sum(row.seconds for row in rows),
         share=sum(row.share for row in rows),
         bound="launch" if longest.waits else longest.timing.bound,
-        running=sum(row.kernel.calls * row.timing.seconds * n for row, n in zip(rows, passes, strict=True)),
+        running=sum(row.kernel.calls * row.timing.seconds * n for row, n in zip(rows, repeated, strict=True)),
+        linked=_linked(rows, repeated),
     )
 
 
-def _passes(row: Row, prediction: Prediction) -> float:
+def _linked(rows: list[Row], repeated: list[float]) -> float | None:
+    """Bytes of a collective through each link; None of what is none."""
+    found: float | None = None
+    for row, n in zip(rows, repeated, strict=True):
+        kernel = row.kernel
+        if isinstance(kernel.shape, Send):
+            found = (found or 0.0) + kernel.bytes * kernel.calls * n * passes(kernel.shape.op, kernel.shape.ranks)
+    return found
+
+
+def _repeated(row: Row, prediction: Prediction) -> float:
     """How often a step repeats a kernel: where micro-batches do, its seconds hold all of them and its calls one."""
     if row.waits:
         return prediction.run.passes_a_step if row.kernel.direction in ("forward", "recomputed", "backward") else 1
