@@ -143,7 +143,7 @@ def _figures(found: Prediction) -> None:
         if mfu is None or between is None:
             frame.metric("MFU", "–", "Not asked of one token, or no peak is known")
         else:
-            origin = f"convention {found.mfu_convention}, peak: {found.peak_source}"
+            origin = f"convention {found.mfu_counting}; peak: {found.peak_source}"
             frame.metric("MFU", f"{mfu:.1%}", origin, f"{between[0]:.1%} to {between[1]:.1%}")
         frame.metric("Bound by", found.bound, "", f"{found.share(found.by_bound[found.bound]):.0%} of the time")
         if found.gpus > 1:

@@ -61,7 +61,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
         ("plan", f"{named(best)}{f', {best.run.recipe}' * (not named.recipes)}, {best.run.execution}"),
         ("step", f"{duration(it.seconds)}; {it.interval.level:.0%} of measurements: {between}"),
         (named.rate, f"{it.tokens_per_second:,.0f}, {it.tokens_per_second / it.gpus:,.0f} a GPU"),
-        ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_convention})"),
+        ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_counting})"),
         ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
     ]
     rows += [(_words(name), _plainly(value)) for name, value in costs(best, tokens).items()]

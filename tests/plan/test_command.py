@@ -39,6 +39,7 @@ def test_json_is_one_object_a_line_the_best_first(run: Run) -> None:
         assert set(each["interval"]) == {"level", "low", "high"}
         assert each["money"] == pytest.approx(2 * each["gpu_hours"])
         assert each["fits"] is True
+        assert (each["mfu_convention"], each["mfu_pairs"]) == ("palm", "all")
     assert [each["seconds"] for each in found] == sorted(each["seconds"] for each in found)
 
 

@@ -137,6 +137,23 @@ def test_experts_that_no_token_visits_are_no_model_flops(run: Run, phase: str) -
     assert 0 < record["mfu"] < 1
 
 
+@pytest.mark.parametrize(
+    ("model", "seq", "pairs", "said"),
+    [
+        ("llama-3-8b", "2048", "all", "(palm, all pairs; peak: datasheet, dense)"),
+        ("llama-3-8b", "65536", "causal", "(palm, causal pairs; peak: datasheet, dense)"),
+        ("qwen3-30b-a3b", "65536", "causal", "(torch, causal pairs; peak: datasheet, dense)"),
+        ("rwkv7-1.5b", "4096", None, "(torch; peak: datasheet, dense)"),
+    ],
+)
+def test_mfu_says_which_pairs_it_counts(run: Run, model: str, seq: str, pairs: str | None, said: str) -> None:
+    words = ("predict", model, "--gpu", "h100-sxm", "--phase", "training", "--seq", seq)
+    _, out, _ = run(*words, "--json")
+    assert json.loads(out)["mfu_pairs"] == pairs
+    _, text, _ = run(*words)
+    assert said in text
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_names_of_ops_are_cut_at_a_dot_alone(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """Every name on a narrow terminal is one of the whole names, or its end from a dot on; wide ones stay whole."""

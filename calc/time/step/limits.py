@@ -26,7 +26,7 @@ def least_seconds(run: Run, speed: Speed, sums: PassSums, rows: Sequence[Row], w
     can keep; 0 where there is no datasheet, whose figures alone are limits. whole: whether MFU is asked of it all."""
     if speed.device is None:
         return 0.0
-    model = mfu(run, speed, sums.flops, sums.convention, 1.0) if whole else None
+    model = mfu(run, speed, sums.flops, sums.counting, 1.0) if whole else None
     at_peak = float(model.value) if model is not None else 0.0
     executed = sum(_at_peak(row, run, speed) for row in rows)
     read = sum(row.kernel.bytes * row.kernel.calls for row in rows if row.kernel.direction == "forward" and _reads(row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calc import conventions
 from calc.errors import Refused
@@ -23,16 +23,27 @@ MOST_HIDDEN = 1 / 8
 """Part of a count of FLOPs that may be of pairs that never run."""
 
 
+class Counting(NamedTuple):
+    """convention: what counted the FLOPs. pairs: which pairs of queries and keys it counts, `all` or `causal`, those
+    that a mask keeps; None where the model has no attention over pairs."""
+
+    convention: str
+    pairs: Literal["all", "causal"] | None
+
+
+NOT_COUNTED = Counting("", None)
+
+
 class Mfu(NamedTuple):
-    """value: a fraction. convention: what counted the FLOPs. peak: FLOP/s of one device, and where that is from."""
+    """value: a fraction. peak: FLOP/s of one device, and where that is from."""
 
     value: Size
-    convention: str
+    counting: Counting
     peak: float
     peak_source: str
 
 
-def mfu(run: Run, speed: Speed, flops: Size, convention: str, seconds: Size) -> Mfu | None:
+def mfu(run: Run, speed: Speed, flops: Size, counting: Counting, seconds: Size) -> Mfu | None:
     """That of a step of `seconds` whose passes each take so many model FLOPs; None in decode, where bytes are what
     counts, and where no peak is known."""
     if run.phase == "decode":
@@ -43,33 +54,37 @@ def mfu(run: Run, speed: Speed, flops: Size, convention: str, seconds: Size) -> 
         return None
     flops = flops * (run.passes_a_step * run.dp)
     source = "datasheet, dense" if speed.device else "largest measured product"
-    return Mfu(flops / (seconds * run.gpus * peak), convention, peak, source)
+    return Mfu(flops / (seconds * run.gpus * peak), counting, peak, source)
 
 
-def model_flops(spec: ModelSpec, run: Run) -> tuple[float, str]:
-    """(FLOPs of one pass, by which convention): PaLM's (arXiv:2204.02311, appendix B), and a third of it without
+def model_flops(spec: ModelSpec, run: Run) -> tuple[float, Counting]:
+    """(FLOPs of one pass, how they are counted): PaLM's (arXiv:2204.02311, appendix B), and a third of it without
     backward; where that does not read the model, or counts experts that no token visits, the products that run, causal
     pairs counted whole. Of a prompt only the last place has logits. Where pairs that a mask hides are more than
-    `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out, and the convention says
-    `causal`: with them a long prompt has more than 100 %."""
+    `MOST_HIDDEN` of the count and the kernel for attention passes them over, they are left out: with them a long
+    prompt has more than 100 %."""
     flops, name = _counted(CacheKey(spec), run.trains, tuple(getattr(run, name) for name in READ))
     if run.phase == "prefill":
         for leaf in tree_of(spec, run):
             flops -= float(leaf.op.flops) * float(leaf.calls) * (1 - of_prompt(leaf, run.seq))
-    hidden = _hidden(spec, run) * (3 if run.trains else 1)
-    return (flops - hidden, f"{name}, causal") if hidden > MOST_HIDDEN * flops else (flops, name)
+    attention, hidden = _pairs(spec, run)
+    hidden *= 3 if run.trains else 1
+    if hidden > MOST_HIDDEN * flops:
+        return flops - hidden, Counting(name, "causal")
+    return flops, Counting(name, "all" if attention else None)
 
 
-def _hidden(spec: ModelSpec, run: Run) -> float:
-    """FLOPs of one forward pass for pairs of queries and keys that are counted and that a mask hides."""
-    found = 0.0
+def _pairs(spec: ModelSpec, run: Run) -> tuple[bool, float]:
+    """(whether queries meet keys, FLOPs of one forward pass for pairs of these that are counted and a mask hides)"""
+    some, hidden = False, 0.0
     for leaf in tree_of(spec, run):
         shape = leaf.op.shape
         if isinstance(shape, Attend) and leaf.op.function in ("scores", "values"):
             width = shape.d_value if leaf.op.function == "values" else shape.d_head
             whole = 2.0 * shape.groups * shape.heads * shape.queries * shape.keys * width
-            found += float(leaf.calls) * max(whole - float(leaf.op.flops), 0.0)
-    return found
+            some = True
+            hidden += float(leaf.calls) * max(whole - float(leaf.op.flops), 0.0)
+    return some, hidden
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ from calc.time.kernels.timing import Timing
 from calc.time.step import chain_times
 from calc.time.step.activations_on_host import moved_bytes
 from calc.time.step.chain_times import OF_RANKS, Question, TimedPass, timed_passes
-from calc.time.step.mfu import model_flops
+from calc.time.step.mfu import NOT_COUNTED, Counting, model_flops
 
 MOST = 4096
 """Passes that are remembered: of a search over hundreds or thousands of GPUs one needs up to 2,500, and the next asks
@@ -54,7 +54,7 @@ class PassSums:
     which ranks they are between, and place. launched: kernels by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
     (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). expert_elements, expert_trained:
-    those of them in experts that are spread over ranks. flops: of the model, as `convention` counts them for MFU.
+    those of them in experts that are spread over ranks. flops: of the model, as `counting` says, for MFU.
     moved: bytes of what layers keep on the host.
     """
 
@@ -67,7 +67,7 @@ class PassSums:
     expert_elements: Sums
     expert_trained: Sums
     flops: Size
-    convention: str
+    counting: Counting
     moved: Size = 0.0
 
 
@@ -130,7 +130,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
         between = sent.setdefault(kernel.between, {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
     held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run.mtp, run))
-    counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, "")
+    counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, NOT_COUNTED)
     moved = 0.0 if question.within else moved_bytes(question.spec, run)
     return PassSums(totals.device, totals.host, sent, totals.launched, *held, *counted, moved)
 

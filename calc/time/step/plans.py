@@ -24,7 +24,7 @@ from calc.time.device.speed import Speed, speed_of
 from calc.time.kernels.kernel import DIRECTIONS
 from calc.time.kernels.timing import LEVEL
 from calc.time.models.residual import Column
-from calc.time.step.mfu import mfu
+from calc.time.step.mfu import NOT_COUNTED, mfu
 from calc.time.step.one_pass import PassSums, Question, passes
 from calc.time.step.step import step_columns
 from calc.time.step.timed_run import timed_run
@@ -83,14 +83,14 @@ def step_times(
         run = run.changed(pp=np.full(n, float(run.pp)))
     question = Question(spec, speed_of(where), "", DIRECTIONS, LEVEL)
     rows = np.flatnonzero(_possible(spec, run, n))
-    seconds, flops, convention = np.full(n, np.nan), np.full(n, np.nan), ""
+    seconds, flops, counting = np.full(n, np.nan), np.full(n, np.nan), NOT_COUNTED
     if len(rows):
         sums, which = _passes(question, run, rows)
-        flops[rows], convention = np.array([one.flops for one in sums])[which], sums[0].convention
+        flops[rows], counting = np.array([one.flops for one in sums])[which], sums[0].counting
         for start in range(0, len(rows), CHUNK):
             some = slice(start, start + CHUNK)
             seconds[rows[some]] = _slowest(question, _at(run, rows[some]), sums, which[some])
-    share = mfu(run, question.speed, flops, convention, seconds)
+    share = mfu(run, question.speed, flops, counting, seconds)
     peak = _peaks(spec, run) if memory else None
     device = question.speed.device
     empty = np.zeros(n)
@@ -187,7 +187,7 @@ def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
         by_place([each.expert_elements for each in sums]),
         by_place([each.expert_trained for each in sums]),
         np.array([each.flops for each in sums])[which],
-        sums[0].convention,
+        sums[0].counting,
         np.array([each.moved for each in sums])[which],
     )
 

@@ -72,7 +72,7 @@ def _stage(columns: Stage, place: int) -> Stage:
 
 def _prediction_of(question: Question, run: Run, one: Pass, seconds: float, found: Callable[[], Details]) -> Prediction:
     speed, sums = question.speed, one.sums
-    share = None if question.within else mfu(run, speed, sums.flops, sums.convention, seconds)
+    share = None if question.within else mfu(run, speed, sums.flops, sums.counting, seconds)
     return Prediction(
         model=question.spec.name,
         device=speed.name,
@@ -83,7 +83,8 @@ def _prediction_of(question: Question, run: Run, one: Pass, seconds: float, foun
         gpus=run.gpus,
         run=run,
         mfu=None if share is None else share.value,
-        mfu_convention=None if share is None else share.convention,
+        mfu_convention=None if share is None else share.counting.convention,
+        mfu_pairs=None if share is None else share.counting.pairs,
         peak=None if share is None else share.peak,
         peak_source=None if share is None else share.peak_source,
         basis=speed.basis,
