@@ -78,6 +78,27 @@ def test_the_optimizer_steps_through_what_zero_leaves_of_a_rank(
     assert sent(model, **words)["optimizer adamw"] == pytest.approx(28 * stepped, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("model", "plan", "added"),
+    [
+        ("llama-3-8b", {"dp": 64, "zero": 0}, 8_030_261_248),
+        ("llama-3-8b", {"dp": 64, "zero": 1}, 8_030_261_248),
+        ("llama-3-8b", {"dp": 64, "zero": 2}, 8_030_261_248 / 64),
+        ("llama-3-8b", {"dp": 64, "zero": 3, "shard": 8}, 8_030_261_248 / 8),
+        ("llama-3-8b", {"dp": 32, "pp": 2, "zero": 3}, 8_030_261_248 / 2),
+        ("mixtral-8x7b", {"dp": 64, "ep": 8, "zero": 3}, (REST + EXPERTS) / 64),
+    ],
+)
+def test_gradients_are_added_up_in_parts_where_every_pass_reduces_them(
+    model: str, plan: dict[str, Any], added: float
+) -> None:
+    """What is there is read, what is new is read, and the sum is written: 12 bytes a parameter in fp32, three times
+    for four micro-batches. A pipeline adds whole gradients up: of half the layers, and of a table or a head as large."""
+    words = {"cluster": "dgx-h100", "seq": 512, "micro_batches": 4, "recipe": "bf16-mixed", "checkpointing": "full"}
+    found = sent(model, **words, **plan)
+    assert found["gradients.accumulate accumulate"] == pytest.approx(3 * 12 * added, rel=1e-6)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_table_that_two_stages_have_is_summed_between_them(tied: bool) -> None:
     model = "gemma-2-9b" if tied else "llama-3-8b"

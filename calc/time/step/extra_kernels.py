@@ -147,7 +147,7 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     again = run.passes_a_step - 1
     fused = run.stack is not None and run.stack.accumulates
     if not fused and (is_array(again) or again):
-        yield _whole("accumulate", held.trained, formats.gradients, again)
+        yield _whole("accumulate", accumulated_parameters(run, held), formats.gradients, again)
     both = stage.first * stage.last
     if spec.head is not None and spec.head.tied and (is_array(both) or both):
         shared = table_elements(spec) / run.tp
@@ -166,7 +166,17 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
 
 def stepped_parameters(run: Run, held: Held) -> Size:
     """Parameters that a rank updates: what ZeRO leaves it of those that it trains."""
-    divides = at_least(run.zero, 1)
+    return _shard(run, held, at_least(run.zero, 1))
+
+
+def accumulated_parameters(run: Run, held: Held) -> Size:
+    """Parameters whose gradients a rank adds to those of earlier micro-batches: its part, where every pass ends by
+    reducing them, all that it trains elsewhere."""
+    return _shard(run, held, run.divides_each_pass(2))
+
+
+def _shard(run: Run, held: Held, divides: Size) -> Size:
+    """Parameters that a rank trains, or its part of them where `divides` is 1."""
     dense = (held.trained - held.expert_trained) / (1 + (run.sharers() - 1) * divides)
     return dense + held.expert_trained / (1 + (run.sharers(expert=True) - 1) * divides)
 

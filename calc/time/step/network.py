@@ -173,8 +173,7 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
     how = number_formats(run).recipe
     assert how is not None
     divides, groups = at_least(run.zero, 1), run.replicas() / run.sharing
-    flat = 1 - at_least(run.pp, 2)  # a pipeline keeps gradients whole, and weights gathered, from pass to pass
-    reduces, gathers = at_least(run.zero, 2) * flat, at_least(run.zero, 3) * flat
+    reduces, gathers = run.divides_each_pass(2), run.divides_each_pass(3)
     dense = held.elements - held.expert_elements, held.trained - held.expert_trained
     experts = held.expert_elements, held.expert_trained
     for name, (elements, trained), expert in (("data", dense, False), ("data of experts", experts, True)):
