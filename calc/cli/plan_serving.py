@@ -18,7 +18,7 @@ from calc.output.layout import continued
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
-from calc.plan.serving import replicas_for, search_serving
+from calc.plan.serving import search_serving
 from calc.plan.serving_command import serve_command
 from calc.plan.serving_minimum import least_that_serves
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
@@ -164,7 +164,7 @@ def _record(found: Found, wish: Wish, given: dict[str, Any]) -> dict[str, Any]:
     best, nearest = found.best, found.nearest
     replicas = None
     if best is not None and given["rate"] is not None:
-        replicas = replicas_for(best, given["rate"], given["headroom"])
+        replicas = best.replicas_for(given["rate"], given["headroom"])
     return {
         "model": wish.spec.name,
         "best": None if best is None else plan_record(best),

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from calc.errors import Refused
-from calc.plan.serving_plan import Found, ServingPlan, Wish
-from calc.serve.answer import answer, steady_of
+from calc.plan.serving_plan import LOADS, Found, ServingPlan, Wish
+from calc.plan.serving_slo import best_of, nearest_of
+from calc.serve.answer import steady_of
 from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
-from calc.serve.workload import closed_count, closed_loop
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.time.cluster.links import domain_of
 from calc.workers.job import Progress, one_by_one
 
-LOADS = tuple(2 ** (i / 2) for i in range(23))
-"""Requests under way on one replica that are looked at: 1 to 2,048."""
-SLOWER = 2.0
-"""How many times as long as in a simulation a token may take in closed form: where answers are short and start
-together, no prompts come between their tokens."""
 PAIRED = 12
 """Readers of prompts that are tried with every maker of answers."""
 
@@ -43,81 +37,11 @@ def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
             plans += _loads(wish, service)
         if wish.apart:
             plans += _apart(wish, holding)
-        best = _best(wish, plans, progress)
-        nearest = _nearest(wish, plans) if best is None else None
+        best = best_of(wish, plans, progress)
+        nearest = nearest_of(wish, plans) if best is None else None
     except KeyboardInterrupt:
         interrupted = True
     return Found(_front(plans), best, nearest, len(plans), len(services), len(holding), interrupted)
-
-
-def _best(wish: Wish, plans: Iterable[ServingPlan], progress: Progress | None) -> ServingPlan | None:
-    """The plan of most worth; where there is an SLO, of those that meet it when they are simulated."""
-    meeting = sorted((plan for plan in plans if wish.slo.times(plan.ttft, plan.tpot) <= SLOWER), key=_worth)
-    return _confirmed(wish, meeting, progress) if wish.slo.asks else next(iter(meeting), None)
-
-
-def _confirmed(wish: Wish, plans: Sequence[ServingPlan], progress: Progress | None) -> ServingPlan | None:
-    """The first of some plans that meets the SLO request by request, as `serve` simulates it: the closed form has no
-    queue of prompts that come together, and may be a little slower else."""
-    missed: dict[int, float] = {}
-    for plan in one_by_one("plans, until one meets the SLO", plans, progress):
-        kind = id(plan.services[-1])
-        if plan.concurrency >= missed.get(kind, math.inf):
-            continue  # more users at once do not see less
-        found = _simulated(wish, plan)
-        if wish.slo.meets(found.ttft, found.tpot):
-            return _with_more_users(wish, found)
-        missed[kind] = plan.concurrency
-    return None
-
-
-def _with_more_users(wish: Wish, plan: ServingPlan) -> ServingPlan:
-    """The same with as many users as still meet the SLO, to a sixteenth; fewer than at the next load looked at."""
-    fewest, room = int(plan.concurrency), plan.services[-1].running(wish.input, wish.output)
-    most = min(next((int(load) for load in LOADS if int(load) > fewest), fewest), int(room))
-    while most - fewest > max(fewest // 16, 1):
-        users = (fewest + most) // 2
-        found = _simulated(wish, replace(plan, concurrency=float(users)))
-        if wish.slo.meets(found.ttft, found.tpot):
-            plan, fewest = found, users
-        else:
-            most = users
-    return plan
-
-
-def _nearest(wish: Wish, plans: Iterable[ServingPlan]) -> ServingPlan | None:
-    """Of plans that miss the SLO the one that does by least, as `serve` simulates it."""
-    plan = min(plans, key=lambda each: wish.slo.times(each.ttft, each.tpot), default=None)
-    return None if plan is None else _simulated(wish, plan)
-
-
-def _simulated(wish: Wish, plan: ServingPlan) -> ServingPlan:
-    """A plan with the means of a simulation of its whole number of users."""
-    first, *others = plan.services
-    decode = others[0] if others else None
-    users = max(int(plan.concurrency), 1) * (decode or first).layout.replicas
-    work = closed_loop(users, wish.input, wish.output, closed_count(users), first.engine.scatter)
-    report = answer(first, work, decode).report
-    if report is None:
-        return replace(plan, ttft=math.inf, tpot=math.inf)
-    tpot = report.tpot.mean if wish.output > 1 else plan.tpot
-    return replace(
-        plan,
-        concurrency=float(max(int(plan.concurrency), 1)),
-        ttft=report.ttft.mean,
-        tpot=tpot,
-        requests=report.requests_per_second,
-    )
-
-
-def replicas_for(plan: ServingPlan, rate: float, headroom: float) -> int:
-    """How many times a plan answers `rate` requests a second with a share of its capacity left."""
-    return math.ceil(rate / (plan.requests * (1 - headroom)))
-
-
-def _worth(plan: ServingPlan) -> float:
-    """Less is better."""
-    return -plan.per_gpu if plan.cost is None else plan.cost
 
 
 def services_of(wish: Wish) -> Iterator[Service]:
@@ -223,9 +147,9 @@ def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[Ser
 
 
 def _front(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
-    """Plans that none beats in both."""
+    """Plans that none beats in both, pipelines counting for less than they promise."""
     front: list[ServingPlan] = []
-    for plan in sorted(plans, key=lambda each: (-each.per_user, -each.per_gpu)):
-        if not front or plan.per_gpu > front[-1].per_gpu:
+    for plan in sorted(plans, key=lambda each: (-each.per_user / each.handicap, -each.per_gpu)):
+        if not front or plan.per_gpu / plan.handicap > front[-1].per_gpu / front[-1].handicap:
             front.append(plan)
     return tuple(reversed(front))

@@ -11,6 +11,11 @@ from calc.spec import ModelSpec
 from calc.units import HOUR
 
 MILLION = 1e6
+LOADS = tuple(2 ** (i / 2) for i in range(23))
+"""Requests under way on one replica that are looked at: 1 to 2,048."""
+PIPELINED = 1.03
+"""How many times as good as another a pipeline over several machines must be to be named before it: it is harder to
+start, and what it gains in closed form by less may be nothing in a simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,20 @@ class ServingPlan:
     def cost(self) -> float | None:
         """Money for a million tokens of answers, their prompts included; None without a price."""
         return None if self.price is None else self.price * self.gpus / HOUR / (self.requests * self.output) * MILLION
+
+    @property
+    def handicap(self) -> float:
+        """How many times as good as others it must be to be named before them."""
+        return PIPELINED if any(service.layout.pp > 1 for service in self.services) else 1.0
+
+    @property
+    def worth(self) -> float:
+        """More is better: tokens for money, or without a price tokens a second and GPU."""
+        return (self.per_gpu if self.cost is None else 1 / self.cost) / self.handicap
+
+    def replicas_for(self, rate: float, headroom: float) -> int:
+        """How many times it answers `rate` requests a second with a share of its capacity left."""
+        return math.ceil(rate / (self.requests * (1 - headroom)))
 
 
 @dataclass(frozen=True, slots=True)

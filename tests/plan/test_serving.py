@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,8 +15,8 @@ from calc.architectures.models import load_model
 from calc.cli import main
 from calc.cli.plan_serving import slo as read_slo
 from calc.errors import Refused
-from calc.plan.serving import LOADS, replicas_for, search_serving
-from calc.plan.serving_plan import Slo, Wish
+from calc.plan.serving import search_serving, services_of
+from calc.plan.serving_plan import LOADS, Slo, Wish
 from calc.serve.answer import answer
 from calc.serve.layout import layout_of
 from calc.serve.service import Service, service_of
@@ -56,9 +57,36 @@ def test_the_best_is_what_serve_says() -> None:
     assert report.tpot.mean == pytest.approx(best.tpot, rel=0.08)
 
 
-def test_what_does_not_fit_is_not_planned() -> None:
-    from dataclasses import replace
+def test_no_layout_beats_the_best_at_any_load() -> None:
+    """Each layout that holds the model, with as many users as meet the SLO, simulated as `serve` does; what lies between
+    two loads is worth at most what the next one is."""
+    wish = replace(WISH, devices=("h100-sxm", "h200"), output=64, prices={"h100-sxm": 2.0, "h200": 3.0})
+    best, worth = search_serving(wish).best, []
+    assert best is not None
+    for service in services_of(wish):
+        room = service.running(wish.input, wish.output)
+        for load in (int(each) for each in LOADS if each <= room):
+            work = closed_loop(load, wish.input, wish.output, closed_count(load), service.engine.scatter)
+            report = answer(service, work).report
+            assert report is not None
+            if not wish.slo.meets(report.ttft.mean, report.tpot.mean):
+                break
+            hourly = (wish.prices or {})[service.device.name] * service.layout.gpus
+            worth.append(report.requests_per_second * wish.output / hourly)
+    assert best.worth * 1.02 >= max(worth) * 3600 / 1e6
 
+
+def test_a_pipeline_is_not_named_where_servers_of_one_machine_do_as_well() -> None:
+    wish = replace(WISH, spec=load_model("llama-3.1-70b"), devices=("h100-sxm",), gpus=(8, 32), dtypes=("bf16",))
+    found = search_serving(replace(wish, slo=Slo(ttft=1.0, tpot=0.03)))
+    plans = [*found.front, found.best]
+    assert plans
+    assert all(plan is not None and plan.services[0].layout.pp == 1 for plan in plans)
+    larger = search_serving(replace(wish, spec=load_model("llama-3.1-405b"), slo=Slo()))
+    assert any(plan.services[0].layout.pp == 2 for plan in larger.front)
+
+
+def test_what_does_not_fit_is_not_planned() -> None:
     found = search_serving(replace(WISH, spec=load_model("llama-3-70b"), devices=("l4",), gpus=(1, 1)))
     assert found.fitting == 0
     assert found.front == ()
@@ -76,8 +104,6 @@ def test_what_does_not_fit_is_not_planned() -> None:
 )
 def test_servers_have_as_many_gpus_as_were_asked(model: str, gpus: tuple[int, int], sizes: set[int]) -> None:
     """Powers of two and both ends, where the model divides by them; never fewer than asked."""
-    from dataclasses import replace
-
     wish = replace(WISH, spec=load_model(model), devices=("h200",), prices=None, dtypes=("bf16",), gpus=gpus, slo=Slo())
     assert {plan.gpus for plan in search_serving(wish).front} <= sizes
     for size in sizes:
@@ -85,15 +111,11 @@ def test_servers_have_as_many_gpus_as_were_asked(model: str, gpus: tuple[int, in
 
 
 def test_a_number_of_gpus_that_no_layout_has_is_refused() -> None:
-    from dataclasses import replace
-
     with pytest.raises(Refused, match=r"--gpus: .*5\.\.5"):
         search_serving(replace(WISH, gpus=(5, 5)))
 
 
 def test_prompts_apart_make_steadier_answers() -> None:
-    from dataclasses import replace
-
     wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 8), input=16384, output=256, slo=Slo())
     together, apart = search_serving(wish), search_serving(replace(wish, apart=True))
     assert apart.tried > together.tried
@@ -102,8 +124,6 @@ def test_prompts_apart_make_steadier_answers() -> None:
 
 
 def test_a_device_without_a_price_is_refused() -> None:
-    from dataclasses import replace
-
     with pytest.raises(Refused, match="--price"):
         search_serving(replace(WISH, prices={"l4": 1.0}))
 
@@ -111,8 +131,8 @@ def test_a_device_without_a_price_is_refused() -> None:
 def test_replicas() -> None:
     best = search_serving(WISH).best
     assert best is not None
-    assert replicas_for(best, best.requests * 0.79, 0.2) == 1
-    assert replicas_for(best, best.requests * 0.81, 0.2) == 2
+    assert best.replicas_for(best.requests * 0.79, 0.2) == 1
+    assert best.replicas_for(best.requests * 0.81, 0.2) == 2
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -182,8 +202,6 @@ def test_the_command_beside_it_says_the_same(
 
 def test_several_machines_may_have_a_stage_each() -> None:
     """Llama 3.1 405B in bf16 on 16 H100, where tensor parallelism over both machines passes more through adapters."""
-    from dataclasses import replace
-
     wish = replace(WISH, spec=load_model("llama-3.1-405b"), devices=("h100-sxm",), dtypes=("bf16",), prices=None)
     found = search_serving(replace(wish, gpus=(16, 16), slo=Slo()))
     layouts = {plan.services[0].layout for plan in found.front}
@@ -261,8 +279,6 @@ def test_where_nothing_that_is_tried_is_enough_it_is_said(run: Run) -> None:
 
 def test_the_nearest_is_what_serve_says_of_it() -> None:
     """Both limits count, the one that is missed by more first."""
-    from dataclasses import replace
-
     wish = replace(WISH, devices=("h100-sxm",), slo=Slo(ttft=1e-3, tpot=1e-3))
     nearest = search_serving(wish).nearest
     assert nearest is not None
@@ -282,8 +298,6 @@ def test_the_nearest_is_what_serve_says_of_it() -> None:
 
 def test_the_best_is_the_most_users_that_meet_when_simulated() -> None:
     """Answers of 64 tokens that start together: in closed form a token takes up to twice as long."""
-    from dataclasses import replace
-
     wish = replace(WISH, devices=("h200",), gpus=(2, 2), input=256, output=64, dtypes=("bf16",), prices=None)
     service = service_of(wish.spec, "h200", layout_of(wish.spec, tp=2), "vllm", "bf16")
     found = {}
@@ -301,8 +315,6 @@ def test_the_best_is_the_most_users_that_meet_when_simulated() -> None:
 
 def test_users_are_as_many_as_still_meet_it() -> None:
     """To a sixteenth: between the loads that are looked at, which are half as many again, too."""
-    from dataclasses import replace
-
     wish = replace(WISH, devices=("h100-sxm",), gpus=(1, 1), dtypes=("bf16",), prices=None, slo=Slo(tpot=0.022))
     best = search_serving(wish).best
     assert best is not None
