@@ -23,7 +23,7 @@ from calc.quantities.parameters import by_tower, parameter_shapes, parameters  #
 from calc.quantities.saved_tensors import saved_tensors  # noqa: E402
 from calc.spec import ModelSpec  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
-from harness.counter import count as count_twin  # noqa: E402
+from harness.counter import count  # noqa: E402
 from reference_models import build as build_twin  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
 from reference_models.step import Step  # noqa: E402
@@ -31,7 +31,7 @@ from tests.architectures import their_models  # noqa: E402
 from tests.architectures.cases_hearing import HEARING, TALKERS  # noqa: E402
 from tests.architectures.renaming import rename  # noqa: E402
 from tests.architectures.renaming_hearing import AUDIO  # noqa: E402
-from tests.architectures.text_beside_tower import BATCH, SEQ, count, hold_text  # noqa: E402
+from tests.architectures.text_beside_tower import BATCH, SEQ, hold_text  # noqa: E402
 from tests.saved.test_twins import MODES, Mode, measured, twin  # noqa: E402
 
 WINDOWS = 3
@@ -77,7 +77,8 @@ def test_sounds(model_type: str, config: dict[str, Any]) -> None:
     """Windows of all sequences; the tower's share stands beside the text's."""
     spec, model = from_config({"model_type": model_type, **config}), build(model_type, config)
     n, mel = frames(spec), model.config.audio_config.num_mel_bins
-    heard = count(lambda: hear(model, torch.randn(BATCH * WINDOWS, mel, n)))
+    with torch.no_grad():
+        heard = count(lambda: hear(model, torch.randn(BATCH * WINDOWS, mel, n)))
     text, sound = (Load(batch=BATCH, seq=SEQ, source=source) for source in (None, WINDOWS * n))
     assert forward(spec, sound).total - forward(spec, text).total == heard
     tower = sum(parameter.numel() for name, parameter in model.named_parameters() if AUDIO.fullmatch(name))
@@ -119,13 +120,13 @@ def test_counts_of_the_twin(model_type: str, config: dict[str, Any]) -> None:
     assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
     load = Load(batch=BATCH, seq=SEQ, source=WINDOWS * frames(spec))
     arguments = example(model, BATCH, SEQ, windows=BATCH * WINDOWS)
-    assert count_twin(lambda: model(**arguments)) == forward(spec, load).total
+    assert count(lambda: model(**arguments)) == forward(spec, load).total
 
     def step() -> None:
         out = model(**arguments)
         (out.logits.sum() + out.heard.sum()).backward()
 
-    assert count_twin(step) == training(spec, load).total
+    assert count(step) == training(spec, load).total
 
 
 @pytest.mark.parametrize("model_type", sorted(HEARING))

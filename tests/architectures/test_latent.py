@@ -16,8 +16,6 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
 import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.architectures.classes import CLASSES  # noqa: E402
@@ -27,6 +25,7 @@ from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes, parameters  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
+from harness.counter import count  # noqa: E402
 from tests.architectures import their_models  # noqa: E402
 from tests.architectures.cases_latent import (  # noqa: E402
     AFMOE,
@@ -48,7 +47,6 @@ from tests.architectures.cases_latent import (  # noqa: E402
 from tests.architectures.cases_recent import HY4, LARGE4_TEXT, LONGCAT, RECENT, STEP, ZAYA  # noqa: E402
 from tests.architectures.headed import HEADED  # noqa: E402
 from tests.architectures.renaming import compare, named_parameters  # noqa: E402
-from tests.architectures.test_recurrent import grouped_backward  # noqa: E402
 from tests.time.laid import operations  # noqa: E402
 
 BATCH, SEQ = 2, 11
@@ -76,14 +74,6 @@ def new_cache(model: Any) -> Any:
 
         return MiniMaxCache()
     return transformers.DynamicCache(config=model.config)
-
-
-def count(run: Any) -> int:
-    # Of what goes back through a convolution with groups torch counts many times too much.
-    again = {torch.ops.aten.convolution_backward: grouped_backward}
-    with FlopCounterMode(display=False, custom_mapping=again) as counter:
-        run()
-    return counter.get_total_flops()
 
 
 def held(cache: Any) -> int:

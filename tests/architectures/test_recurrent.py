@@ -2,7 +2,6 @@
 
 Counted there: elements of each parameter; FLOPs of matrix products and convolutions of a short sequence, of one that
 fills several chunks, of going back and of one more token; bytes of keys, values, convolution inputs and states.
-torch counts the way back of a convolution with groups many times too high, so here it is counted again.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from torch.utils.flop_counter import FlopCounterMode, conv_flop_count  # noqa: E402
-
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
+from harness.counter import count  # noqa: E402
 from tests.architectures.cases_recurrent import (  # noqa: E402
     BAMBA,
     FALCON,
@@ -59,19 +57,6 @@ def build(model_type: str, config: dict[str, Any]) -> Any:
     auto = transformers.AutoModelForImageTextToText if nested else transformers.AutoModelForCausalLM
     torch.manual_seed(0)
     return auto.from_config(parsed, attn_implementation="eager", experts_implementation="batched_mm").eval()
-
-
-def grouped_backward(grad: Any, x: Any, w: Any, _bias: Any, *rest: Any, **_: Any) -> int:
-    """As much again as forward for each of input and weights that needs a gradient."""
-    transposed, mask = rest[3], rest[6]
-    return conv_flop_count(x, w, grad, transposed) * (int(mask[0]) + int(mask[1]))
-
-
-def count(run: Any) -> int:
-    again = {torch.ops.aten.convolution_backward: grouped_backward}
-    with FlopCounterMode(display=False, custom_mapping=again) as counter:
-        run()
-    return counter.get_total_flops()
 
 
 def held(cache: Any) -> int:

@@ -1,7 +1,7 @@
 """Every family's importer against transformers' own model of the same config, built without memory on the meta device.
 
-Counted there: elements of each parameter, FLOPs of matrix products (torch's FlopCounterMode, eager attention) and the
-bytes of the cache tensors. Experts run as batched products, since the counter does not know grouped ones.
+Counted there: elements of each parameter, FLOPs of matrix products (eager attention) and the bytes of the cache
+tensors. Experts run as batched products, since the counter does not know grouped ones.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
 from calc.architectures import FAMILIES, from_config  # noqa: E402
 from calc.quantities.flops import forward  # noqa: E402
 from calc.quantities.kv_cache import kv_cache  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
+from harness.counter import count  # noqa: E402
 from tests.architectures.cases import BASES, all_cases  # noqa: E402
 from tests.architectures.cases_bytes import BYTES  # noqa: E402
 from tests.architectures.cases_dense import DENSE, dense_cases  # noqa: E402
@@ -54,7 +53,7 @@ class Counted(NamedTuple):
     cache_bytes: int
 
 
-def count(model_type: str, config: dict[str, Any]) -> Counted:
+def counted(model_type: str, config: dict[str, Any]) -> Counted:
     """Build the model in bfloat16; run BATCH x SEQ tokens into an empty cache, then one more of each sequence."""
     tokens = {
         "pad_token_id": None,
@@ -67,14 +66,12 @@ def count(model_type: str, config: dict[str, Any]) -> Counted:
             parsed, attn_implementation="eager", experts_implementation="batched_mm", dtype=torch.bfloat16
         ).eval()
         cache = transformers.DynamicCache(config=model.config)
-        with FlopCounterMode(display=False) as whole:
-            model(torch.zeros(BATCH, SEQ, dtype=torch.long), past_key_values=cache, use_cache=True)
+        whole = count(lambda: model(torch.zeros(BATCH, SEQ, dtype=torch.long), past_key_values=cache, use_cache=True))
         cache_bytes = sum(t.numel() * t.element_size() for layer in cache.layers for t in (layer.keys, layer.values))
-        with FlopCounterMode(display=False) as one:
-            model(torch.zeros(BATCH, 1, dtype=torch.long), past_key_values=cache, use_cache=True)
+        one = count(lambda: model(torch.zeros(BATCH, 1, dtype=torch.long), past_key_values=cache, use_cache=True))
     elements = {name: parameter.numel() for name, parameter in model.named_parameters()}
     saved = json.loads(parsed.to_json_string(use_diff=False))
-    return Counted(saved, elements, whole.get_total_flops(), one.get_total_flops(), cache_bytes)
+    return Counted(saved, elements, whole, one, cache_bytes)
 
 
 # kimi_k2 is deepseek_v3's architecture under a name that transformers does not know; test_vision has kimi_k25, and
@@ -93,7 +90,7 @@ def test_every_family_has_a_case() -> None:
 
 @pytest.mark.parametrize(("model_type", "config"), CASES)
 def test_same_as_transformers(model_type: str, config: dict[str, Any]) -> None:
-    theirs = count(model_type, config)
+    theirs = counted(model_type, config)
     # The config as people write it; then as transformers saves it: rope_parameters, layer_types, all defaults written.
     for raw in ({"model_type": model_type, **config}, theirs.config):
         spec = from_config(raw)

@@ -24,11 +24,12 @@ from calc.quantities.parameters import by_tower, parameter_shapes, parameters  #
 from calc.spec import Head, ModelSpec  # noqa: E402
 from calc.spec.load import Load, Scores  # noqa: E402
 from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
+from harness.counter import count  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
 from tests.architectures.cases_vision import GEMMA4, KIMI, SEEING, inside  # noqa: E402
 from tests.architectures.renaming import compare  # noqa: E402
 from tests.architectures.renaming_vision import TOWER  # noqa: E402
-from tests.architectures.text_beside_tower import BATCH, SEQ, count, hold_text  # noqa: E402
+from tests.architectures.text_beside_tower import BATCH, SEQ, hold_text  # noqa: E402
 from tests.test_three_readings import everything  # noqa: E402
 
 IMAGES = 3
@@ -114,7 +115,8 @@ OTHERS = [("kimi_k25", KIMI), ("qwen3_5", RECURRENT["qwen3_5"][0])]
 @pytest.mark.parametrize(("model_type", "config"), TWO_PARTS + OTHERS)
 def test_pictures(model_type: str, config: dict[str, Any]) -> None:
     spec, model = from_config({"model_type": model_type, **config}), build(model_type, config)
-    seen = count(lambda: see(model, *pictures(spec, model_type)))
+    with torch.no_grad():
+        seen = count(lambda: see(model, *pictures(spec, model_type)))
     text = Load(batch=BATCH, seq=SEQ)
     with_pictures = Load(batch=BATCH, seq=SEQ, images=IMAGES)
     assert forward(spec, with_pictures).total - forward(spec, text).total == seen

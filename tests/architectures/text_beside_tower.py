@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import transformers
-from torch.utils.flop_counter import FlopCounterMode
 
 from calc.architectures import from_config
 from calc.quantities.flops import forward
@@ -17,17 +16,11 @@ from calc.quantities.kv_cache import kv_cache
 from calc.quantities.parameters import parameter_shapes
 from calc.spec import ModelSpec
 from calc.spec.load import Load
+from harness.counter import count
 from tests.architectures import their_models
 from tests.architectures.renaming import compare
 
 BATCH, SEQ = 2, 11
-
-
-def count(run: Callable[[], Any]) -> int:
-    """FLOPs of matrix products and convolutions, as PyTorch counts them."""
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops()
 
 
 def hold_text(
@@ -45,9 +38,10 @@ def hold_text(
     theirs = {path: parameter.numel() for path, parameter in model.named_parameters()}
     tokens = torch.ones(BATCH, SEQ, dtype=torch.long)
     cache = transformers.DynamicCache(config=model.config.get_text_config())
-    whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
-    held = their_models.held(cache)
-    one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
+    with torch.no_grad():
+        whole = count(lambda: model(tokens, past_key_values=cache, use_cache=True))
+        held = their_models.held(cache)
+        one = count(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
     saved = json.loads(model.config.to_json_string(use_diff=False))
     # The config as people write it; then as transformers saves it, all defaults written.
     for raw in ({"model_type": model_type, **config}, saved):

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 import transformers
-from torch.utils.flop_counter import FlopCounterMode
 
 from calc.architectures import FAMILIES
 from calc.architectures.classes import CLASSES
+from harness.counter import count
 from tests.architectures.headed import HEADED
 from tests.architectures.renaming import named_parameters
 
@@ -104,10 +104,11 @@ def tiles(vision: Any, device: Any, batch: int = BATCH) -> dict[str, Any]:
 
 
 def _counted(model: Any, inputs: dict[str, Any]) -> tuple[int, int | None]:
-    with torch.no_grad(), warnings.catch_warnings(), FlopCounterMode(display=False) as counter:
+    found = []
+    with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        out = model(**inputs)
-    return counter.get_total_flops(), held(getattr(out, "past_key_values", None))
+        flops = count(lambda: found.append(model(**inputs)))
+    return flops, held(getattr(found[0], "past_key_values", None))
 
 
 def reads_two(model: Any) -> bool:
