@@ -17,6 +17,7 @@ from calc.memory.advice import Change, changes
 from calc.memory.cache import batched_tokens, cache_dtype
 from calc.memory.keepers import keepers
 from calc.memory.rank import Rank
+from calc.memory.recomputing import least_that_fits, left_open
 from calc.memory.verdict import Verdict, budget_bytes, largest, usable, verdict
 from calc.output.notes import remark, warn_beyond
 from calc.output.tables import Table, emit
@@ -26,12 +27,20 @@ from calc.spec.run import Run, exact_run
 from calc.units import binary
 
 SHOWN = 8  # operations that are named
+CHECKPOINTING = ("checkpointing", "checkpoint_every")
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "kv_cache")
 
 
 @click.command(cls=GroupedCommand, short_help="Memory of a GPU: will it fit, in training or served?")
 @options.model
-@of_run(*MEMORY_FIELDS, defaults={"dtype": "bf16-mixed; bf16"}, texts={"dtype": DTYPE})
+@of_run(
+    *MEMORY_FIELDS,
+    defaults={
+        "dtype": "bf16-mixed; bf16",
+        "checkpointing": "none, where predict with --stack or --cluster takes the least that fits",
+    },
+    texts={"dtype": DTYPE},
+)
 @click.option(
     "--gpu", metavar="NAME", shell_complete=completing.gpus, help="The device that it is to fit; `gpus` lists them."
 )
@@ -69,15 +78,19 @@ def memory(
     if found.budget is None and usable(1, memory_fraction) != 1:
         remark("--memory-fraction changes nothing without --gpu or --budget")
     _warn(model, run)
+    open_to = run.mode == "training" and found.fits is False and left_open(run)
+    least = least_that_fits(model, run, found.budget or 0) if open_to else None
     record = {
         **_record(model, found),
         **more,
+        "least_checkpointing": least and {name: getattr(least, name) for name in CHECKPOINTING},
         "advice": [asdict(change) for change in advice],
         "layer": [keeper._asdict() for keeper in keepers(model, run)],
         **_run_record(run, gpu),
         "run": memory_record(run, model),
     }
-    tables = [*_tables(model, run, found), *serving.tables(model, more), *_advice(advice, run, found.fits)]
+    setting = _setting(model, run) + f"\n{_assumed(least)}" * open_to
+    tables = [*_tables(model, found, setting), *serving.tables(model, more), *_advice(advice, run, found.fits)]
     emit([record], with_run(tables, memory_record(run, model)), fmt)
 
 
@@ -149,7 +162,7 @@ def _run_record(run: Run, gpu: str | None) -> dict[str, Any]:
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}
 
 
-def _tables(spec: ModelSpec, run: Run, it: Verdict) -> list[Table]:
+def _tables(spec: ModelSpec, it: Verdict, setting: str) -> list[Table]:
     worst, live = it.worst, it.live
     rows = [
         (name, f"{worst.terms[name]:,}", binary(worst.terms[name]), f"{worst.terms[name] / worst.total:.1%}",
@@ -165,7 +178,7 @@ def _tables(spec: ModelSpec, run: Run, it: Verdict) -> list[Table]:
         rows.append(("on the host", f"{it.host:,}", binary(it.host), "–", "–"))
         rows.append(("on the host, at most", f"{it.host_at_most:,}", binary(it.host_at_most or 0), "–", "–"))
     title = f"{spec.name}: {it.sentence()}"
-    return [Table(("", "bytes", "size", "share", "at the peak"), rows, title, _setting(spec, run)), *_step(it)]
+    return [Table(("", "bytes", "size", "share", "at the peak"), rows, title, setting), *_step(it)]
 
 
 def explain_peak(spec: ModelSpec, given: dict[str, Any]) -> list[Table]:
@@ -206,6 +219,14 @@ def _setting(spec: ModelSpec, run: Run) -> str:
     gpus = f"{run.gpus:,} GPU{'s' * (run.gpus != 1)}"
     unit = spec.unit.removesuffix("s") if run.seq == 1 else spec.unit
     return f"{run.mode}, {run.batch:,} × {run.seq:,} {unit}, {', '.join(words)}, {gpus}"
+
+
+def _assumed(least: Run | None) -> str:
+    """What nobody said of checkpointing, where that does not fit, and the `least` that would."""
+    if least is None:
+        return "assumed: no checkpointing; --checkpointing full does not fit either"
+    every = f" --checkpoint-every {least.checkpoint_every}" * (least.checkpoint_every > 1)
+    return f"assumed: no checkpointing; --checkpointing {least.checkpointing}{every} fits"
 
 
 def _stages(it: Verdict) -> Table:

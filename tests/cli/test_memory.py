@@ -147,6 +147,46 @@ def test_what_does_not_divide_is_not_advised(run: Run) -> None:
     assert not any("--tp" in option for option in options)
 
 
+@pytest.mark.parametrize(
+    ("plan", "every"),
+    [
+        (("llama-3-8b", "--seq", "8192", "--batch", "2", "--zero", "3", "--stack", "fsdp2"), 1),
+        (("llama-3-8b", "--seq", "8192", "--batch", "2", "--zero", "1", "--stack", "megatron-core"), 2),
+        (("qwen3-30b-a3b", "--seq", "4096", "--ep", "8", "--zero", "1", "--stack", "megatron-core"), None),
+    ],
+)
+def test_the_least_checkpointing_that_fits_is_what_predict_takes(
+    run: Run, plan: tuple[str, ...], every: int | None
+) -> None:
+    words = (*plan, "--dp", "8", "--gpu", "h100-sxm")
+    found = answer(run, *words)
+    taken = json.loads(run("predict", *words, "--phase", "training", "--json")[1])["plan"]
+    _, shown, _ = run("memory", *words)
+    if every is None:
+        assert (found["fits"], found["least_checkpointing"], taken["checkpointing"]) == (True, None, "none")
+        assert "assumed: " not in shown
+        return
+    assert found["fits"] is False
+    assert found["least_checkpointing"] == {"checkpointing": "full", "checkpoint_every": every}
+    assert found["least_checkpointing"].items() <= taken.items()
+    options = ("--checkpointing", "full", *(("--checkpoint-every", str(every)) if every > 1 else ()))
+    assert f"assumed: no checkpointing; {' '.join(options)} fits\n" in shown
+    assert answer(run, *words, *options)["fits"] is True
+    assert answer(run, *words, "--checkpointing", "none")["least_checkpointing"] is None
+
+
+def test_it_is_said_where_no_checkpointing_is_enough(run: Run) -> None:
+    _, shown, _ = run("memory", "llama-3-70b", "--seq", "2048", "--gpu", "h100-sxm")
+    assert "assumed: no checkpointing; --checkpointing full does not fit either\n" in shown
+    for words in (
+        ("--gpu", "b200"),
+        ("--mode", "inference", "--gpu", "l4"),
+        ("--gpu", "l4", "--offload", "activations"),
+    ):
+        _, shown, _ = run("memory", "llama-3-8b", "--seq", "512", *words)
+        assert "assumed: " not in shown
+
+
 def test_the_verdict_in_plain_words(run: Run) -> None:
     _, out, _ = run("memory", "llama-3-8b", "--seq", "8192", "--gpu", "a100-pcie-40gb")
     assert out.startswith("llama-3-8b: does not fit in a100-pcie-40gb (40.0 GiB): ")
