@@ -75,7 +75,7 @@ def explain(
     if len(str(explanation.formula)) > LONGEST:
         tables = _short(tables, explanation)
     if registry.find(quantity).group == "memory":
-        from calc.cli.memory import explain_peak  # most questions are not about memory, and it is long to load
+        from calc.cli.memory_tables import explain_peak  # most questions are not about memory, and it is long to load
 
         tables += explain_peak(model, given)
     echoed = record_of(model, explanation.estimate)
