@@ -44,7 +44,9 @@ COUNT = options.Tokens()
 @click.command(short_help="Latencies, throughput and cost of a served model.")
 @options.model
 @click.option("--gpu", metavar="NAME", required=True, help="A device of the catalogue; `gpus` lists them.")
-@click.option("--gpus", type=COUNT, help="GPUs of all replicas.  [default: as many as one server takes]")
+@click.option(
+    "--gpus", type=COUNT, help="GPUs of all replicas, gpus / (tp * pp * attention-dp) of them.  [default: those of one]"
+)
 @click.option("--tp", type=COUNT, help="GPUs that share each sequence.  [default: all of --gpus, or 1]")
 @click.option("--pp", type=COUNT, default=1, show_default=True, help="Stages of a pipeline.")
 @click.option("--ep", type=COUNT, help="Ranks that experts are spread over, of those of tp and attention-dp.")

@@ -123,6 +123,7 @@ def _run(
 
 def _layout(layout: Layout) -> dict[str, int]:
     return {
+        "gpus": layout.gpus,
         "tp": layout.tp,
         "pp": layout.pp,
         "attention_dp": layout.attention_dp,
@@ -177,7 +178,8 @@ def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, A
     ]
 
 
-LAID = ("tp", "pp", "attention_dp", "ep", "replicas")
+LAID = ("gpus", "tp", "pp", "attention_dp", "ep", "replicas")
+REPLICAS = "replicas = gpus / (tp * pp * attention_dp)"
 
 
 def _said(run: Mapping[str, Any]) -> str:
@@ -186,8 +188,14 @@ def _said(run: Mapping[str, Any]) -> str:
     if run["guess"] is not None:
         formats += f", guess {run['guess']}, acceptance {run['acceptance']:g}, guess_cost {run['guess_cost']:.3g}"
     if "decode" not in run:
-        return f"{_words(run)}, {formats}"
-    return f"prefill {_words(run['prefill'])}; decode {_words(run['decode'])}; {formats}"
+        return f"{_words(run)}, {formats}{_replicas(run)}"
+    prefill, decode = run["prefill"], run["decode"]
+    return f"prefill {_words(prefill)}; decode {_words(decode)}; {formats}{_replicas(prefill, decode)}"
+
+
+def _replicas(*layouts: Mapping[str, Any]) -> str:
+    """How many servers there are, where that is not one."""
+    return f"; {REPLICAS}" * any(layout["replicas"] > 1 for layout in layouts)
 
 
 def _words(layout: Mapping[str, Any]) -> str:

@@ -156,9 +156,32 @@ def test_servers_apart_say_how_each_is_laid_out(run: Run) -> None:
     apart = ("--prefill-gpus", "2", "--decode-gpus", "4", "--decode-tp", "2")
     _, out, _ = run("llama-3-8b", "--gpu", "h200", *apart, *CLOSED)
     laid = "pp 1, attention_dp 1, ep 1, replicas 2;"
-    assert f"run: prefill tp 1, {laid} decode tp 2, {laid}" in " ".join(out.split())
+    line = " ".join(out.split())
+    assert f"run: prefill gpus 2, tp 1, {laid} decode gpus 4, tp 2, {laid}" in line
+    assert line.endswith("; replicas = gpus / (tp * pp * attention_dp)")
     _, out, _ = run("llama-3-8b", "--gpu", "h200", *apart, *CLOSED, "--json")
     assert "tp" not in json.loads(out)["run"]
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "replicas"),
+    [
+        ("llama-3-8b", ("--gpus", "4", "--tp", "2"), 2),
+        ("llama-3-8b", ("--gpus", "8", "--tp", "2", "--pp", "2"), 2),
+        ("llama-3-8b", ("--gpus", "2"), 1),
+        ("gpt-oss-20b", ("--gpus", "12", "--tp", "1", "--attention-dp", "4", "--ep", "4"), 3),
+    ],
+)
+def test_the_line_says_how_many_replicas_there_are_and_why(
+    run: Run, model: str, plan: tuple[str, ...], replicas: int
+) -> None:
+    words = (model, "--gpu", "h200", *plan, *CLOSED, "--requests", "12")
+    laid = json.loads(run(*words, "--json")[1])["run"]
+    assert laid["replicas"] == replicas == laid["gpus"] / (laid["tp"] * laid["pp"] * laid["attention_dp"])
+    line = " ".join(run(*words)[1].split()).rpartition("run: ")[2]
+    assert line.startswith(f"gpus {plan[1]}, tp {laid['tp']}, ")
+    assert f"replicas {replicas}, " in line
+    assert line.endswith("; replicas = gpus / (tp * pp * attention_dp)") == (replicas > 1)
 
 
 @pytest.mark.parametrize(
