@@ -7,6 +7,7 @@ from typing import Any
 
 from calc.output.tables import Table
 from calc.time import Bar, Prediction, Speed, roof, roofline
+from calc.time.step.expert_rows import expert_rows
 from calc.units import duration, si
 
 SHOWN = 12
@@ -58,6 +59,7 @@ def prediction_record(it: Prediction, by_op: bool) -> dict[str, Any]:
         **{name: getattr(it.run, name) for name in ("batch", "seq", "context")},
         "dtype": it.run.recipe if it.run.trains else it.run.dtype,
         "checkpointing": it.run.checkpointing,
+        "expert_exchange": [each._asdict() for each in expert_rows(it.kernels, it.run)],
     }
     if by_op:
         record["ops"] = [
@@ -100,6 +102,7 @@ def prediction_tables(
         rows.append(
             ("launched ahead", f"{duration(ahead['seconds'])} with --execution {ahead['execution']}, as {who} it")
         )
+    rows += [("experts' exchange", text) for text in _exchanged(it)]
     limits = roof(speed, it.kernels)
     ridges = ", ".join(f"{dtype} {si(limits.peaks[dtype], 'FLOP/s')}" for dtype in limits.peaks)
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())
@@ -133,6 +136,11 @@ def prediction_tables(
         Table(("component", "time", "share"), shares),
         Table(("op", "time", "share", "FLOP/B", "rate", "bandwidth", "bound"), ops, "", below, dotted="op"),
     ]
+
+
+def _exchanged(it: Prediction) -> list[str]:
+    """What ranks send one another around experts; each thing once, where layers of several kinds do the same."""
+    return list(dict.fromkeys(each.sentence(it.run.routing) for each in expert_rows(it.kernels, it.run)))
 
 
 def _sorted(shares: dict[Any, float]) -> list[tuple[Any, float]]:

@@ -154,6 +154,20 @@ def test_mfu_says_which_pairs_it_counts(run: Run, model: str, seq: str, pairs: s
     assert said in text
 
 
+def test_experts_exchange_is_told(run: Run) -> None:
+    words = ("predict", "gpt-oss-20b", "--cluster", "dgx-h100", "--phase", "training", "--seq", "512", "--dp", "4")
+    record = json.loads(run(*words, "--ep", "4", "--json")[1])
+    assert {each.pop("layers") for each in record["expert_exchange"]} == {"sliding", "full"}
+    (told,) = {tuple(each.items()) for each in record["expert_exchange"]}
+    rows = {"sent_by_rank": 512 * 4, "computed_by_rank": 512 * 4, "computed_by_expert": 4 * 512 * 4 / 32}
+    assert dict(told) == {"ranks": 4, "once_a_rank": False, **rows}
+    _, text, _ = run(*words, "--ep", "4")
+    line = "each of 4 ranks sends 2,048 rows and computes 2,048, 256 an expert: balanced, all have as many"
+    assert line in " ".join(text.split())
+    _, text, _ = run(*words)
+    assert "experts' exchange" not in text
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_names_of_ops_are_cut_at_a_dot_alone(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """Every name on a narrow terminal is one of the whole names, or its end from a dot on; wide ones stay whole."""

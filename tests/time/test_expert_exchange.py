@@ -16,6 +16,7 @@ from calc.time import predict, step_times
 from calc.time.cluster.links import links_of
 from calc.time.device.speed import speed_of
 from calc.time.kernels.kernel import Kernel, Send
+from calc.time.step.expert_rows import ExpertRows, expert_rows
 from calc.time.step.network import between_ops
 from calc.time.step.timed_run import timed_run
 from calc.trace.functions import Matmul
@@ -233,3 +234,44 @@ def test_elsewhere_tokens_take_an_all_to_all(words: dict[str, Any]) -> None:
     run = timed_run(QWEN, None, **{**WORDS, "stack": "megatron-core", **words})
     assert all(shape.exchange is None for kernel in around(run) if isinstance(shape := kernel.shape, Send))
     assert "experts' tokens take what an all-to-all of their ranks does" in exchanged(words)[1]
+
+
+@pytest.mark.parametrize(
+    ("plan", "sent", "computed", "each"),
+    [
+        # 2,048 tokens of 8 experts each on 8 ranks, which have 16 of the 128 experts.
+        ({"dp": 8, "ep": 8}, 2048 * 8, 2048 * 8, 8 * 2048 * 8 / 128),
+        # Both ranks of a pair send half of the tokens, and compute half of the columns of all that comes to the pair.
+        ({"dp": 4, "tp": 2, "ep": 4}, 2048 * 8 / 2, 2048 * 8, 4 * 2048 * 8 / 128),
+        ({"dp": 4, "tp": 2, "ep": 8, "expert_tp": 1}, 2048 * 8 / 2, 2048 * 8 / 2, 4 * 2048 * 8 / 128),
+        ({"dp": 2, "cp": 2, "ep": 4, "batch": 2}, 2 * 2048 * 8 / 2, 2 * 2048 * 8 / 2, 2 * 2 * 2048 * 8 / 128),
+        ({"dp": 8, "ep": 8, "routing": "power-law:1.2"}, 2048 * 8, 2048 * 8, 8 * 2048 * 8 / 128),
+    ],
+)
+def test_a_prediction_says_how_many_rows_its_ranks_exchange(
+    plan: dict[str, Any], sent: float, computed: float, each: float
+) -> None:
+    words: dict[str, Any] = {**WORDS, "seq": 2048, **plan}
+    found = predict(QWEN, "h100-sxm", **words)
+    (rows,) = expert_rows(found.kernels, found.run)
+    assert rows == ExpertRows("layers", plan["ep"], sent, False, computed, each)
+    said = rows.sentence(found.run.routing)
+    assert f"sends {sent:,.0f} rows and computes {computed:,.0f}, {each:,.0f} an expert: balanced" in said
+    assert said.endswith("whatever power-law:1.2 says") == ("routing" in plan)
+
+
+def test_rows_that_are_sent_once_a_rank_are_fewer() -> None:
+    """Of 8 ranks a token's 8 experts lie on 5.34 in the mean: on all but those that none of them is on."""
+    words: dict[str, Any] = {**WORDS, "stack": "megatron-core", "dp": 8, "ep": 8}
+    found = predict(QWEN, "h100-sxm", **words)
+    (rows,) = expert_rows(found.kernels, found.run)
+    missed = np.prod([(112 - i) / (128 - i) for i in range(8)])
+    assert rows.sent_by_rank == pytest.approx(4096 * 8 * (1 - missed))
+    assert (rows.once_a_rank, rows.computed_by_rank) == (True, 4096 * 8)
+    assert "rows (a token once to a rank) and computes" in rows.sentence("uniform")
+
+
+def test_where_each_rank_has_all_experts_there_is_nothing_to_say() -> None:
+    words: dict[str, Any] = {**WORDS, "dp": 8}
+    found = predict(QWEN, "h100-sxm", **words)
+    assert not expert_rows(found.kernels, found.run)
