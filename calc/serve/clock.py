@@ -18,10 +18,11 @@ class Line:
 
     def __init__(self, values: Sequence[float]) -> None:
         self.places = lengths().tolist()
+        self.most = len(self.places) - 1
         self.values = list(map(float, values))
 
     def __call__(self, tokens: float) -> float:
-        at = min(bisect_right(self.places, tokens), len(self.places) - 1)
+        at = bisect_right(self.places, tokens, hi=self.most)
         left, right = self.places[at - 1], self.places[at]
         low, high = self.values[at - 1], self.values[at]
         return low + (high - low) * (tokens - left) / (right - left)

@@ -71,7 +71,7 @@ class Server:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.load
+        return not (self.decoding or self.waiting or self.reading or self.passing)
 
     def advance(self, until: float) -> list[Request]:
         """Run one step with prompts in it, or as many without as pass before the next event or `until`; those that
@@ -81,12 +81,13 @@ class Server:
         that came free are those that the others are about to take.
         """
         self.laid += 1
-        done = self._through()
+        done = self._through() if self.passing else []
         if not self.gave_way and (self.steps >= self.looks or not self.decoding):
-            self._admit(self._known())
+            if self.waiting:
+                self._admit(self._known())
             self.looks = self.steps + self.rules.polls
         self.gave_way = False
-        held = self._held()
+        held = self._held() if self.reading else 0
         if self.reading and not held:
             return done + self._mixed_step()
         if self.passing and not self.decoding:
@@ -110,7 +111,7 @@ class Server:
     def _admit(self, known: int) -> None:
         """Let in who waits, first come first served, while there is room for the prompt and one token more, and what
         the engine promises; who came after `known` holds up nobody."""
-        promised = self._promised() if self.waiting else 0
+        promised = self._promised()
         while self.waiting and self.inside < self.rules.running:
             one = next((each for each in self.waiting if each.came < known), None)
             if one is None:
@@ -162,7 +163,7 @@ class Server:
 
     def _held(self) -> int:
         """Steps for which prompts are held back from now on, while nobody comes or leaves."""
-        if self.holding is None or not self.reading:
+        if self.holding is None:
             return 0
         pieces, decoding = self._pieces(), len(self.decoding)
         drafted = math.ceil(decoding * self.clock.drafted)

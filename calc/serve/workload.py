@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import Refused
@@ -44,7 +44,7 @@ class Workload:
 
     def part(self, which: int, of: int) -> Workload:
         """What one of several replicas gets of it, one request after the other to the next."""
-        requests = tuple(replace(each) for each in self.requests[which::of])
+        requests = self.requests[which::of]
         if self.concurrency is None:
             return Workload(requests)
         return Workload(requests, max(self.concurrency // of + (which < self.concurrency % of), 1))

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calc.serve.answer import answer
 from calc.serve.constants import Constants
 from calc.serve.rates import request_seconds
 from harness.serving.columns import Case
 from harness.serving.fitting import DRAWN, ENGINES, HIGHEST, TOLERANCE, TYPICAL, width
 from harness.serving.robust import fitted, weights
-from harness.serving.scoring import loop_of, services
+from harness.serving.scoring import Told, services
 
 OF_REQUESTS = ("request", "reading", *(f"request.{engine}" for engine in ENGINES))
 """Constants that seconds of a request are made of."""
@@ -32,16 +31,16 @@ class Waited:
 
 def waited(cases: Sequence[Case], given: Constants) -> list[Waited]:
     """Cases whose first tokens tell of a host: nobody waits for room, and no round of requests for compilers."""
-    found = []
+    told, found = Told(given), []
     for case in cases:
         row = case.row
         if row.compiled:
             continue
         service, _ = services(row, case.spec, given)
-        told = answer(service, loop_of(row, service.engine))
-        if told.report is None or told.saturated:
+        answered = told.of(row, case.spec)
+        if answered.report is None or answered.saturated:
             continue
-        found.append(Waited(case, told.report.ttft.mean - service.request_seconds(round(row.mean_input))))
+        found.append(Waited(case, answered.report.ttft.mean - service.request_seconds(round(row.mean_input))))
     return found
 
 

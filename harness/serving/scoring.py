@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calc.serve.answer import answer
+from calc.serve.answer import Answer, answer
 from calc.serve.constants import Constants, constants
 from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_loop
 from calc.spec import ModelSpec
+from calc.spec.cache_key import CacheKey
 from calc.spec.run.engines import Engine
 from harness.serving.possible import check_possible
 from harness.serving.rows import GPUS, ServedRow
@@ -22,6 +23,8 @@ COUNTED = 1.0
 """Spread of lengths of texts that were counted afterwards: so much that requests that begin together do not stay so.
 With a tenth, answers of 100 tokens stay in step for a whole benchmark, and first tokens of Llama 3.1 8B under SGLang,
 a system of the split's list, came four times too late."""
+NOT_ASKED = {"source": "", "system": "", "ttft": None, "tpot": None, "output_per_gpu": None}
+"""What a row says that no prediction of it depends on."""
 MOST = 4000
 """Requests of one simulation; of more that are under way at once, two rounds."""
 
@@ -38,13 +41,31 @@ class Scored:
     inside: tuple[bool | None, ...] = (None, None, None)
 
 
+class Told:
+    """What the product says of rows by the shipped constants, or by those `given`: simulated once for all rows that
+    differ in what was measured alone, such as those of one server on several days."""
+
+    def __init__(self, given: Constants | None = None) -> None:
+        self.given = given
+        self.known: dict[tuple[CacheKey[ModelSpec], str], Answer] = {}
+
+    def of(self, row: ServedRow, spec: ModelSpec) -> Answer:
+        """The answer to a row. Errors: Refused for what cannot be expressed."""
+        key = CacheKey(spec), repr(replace(row, **NOT_ASKED))
+        if key not in self.known:
+            service, decode = services(row, spec, self.given)
+            self.known[key] = answer(service, loop_of(row, service.engine), decode)
+        return self.known[key]
+
+
 def folds() -> dict[str, Constants]:
     """What judges which rows: constants fitted to the systems that the split lists, and to all others."""
     return {name: constants(FOLDS / f"{name}.toml") for name in ("listed", "others")}
 
 
-def judged(row: ServedRow, spec: ModelSpec, listed: frozenset[str], by: dict[str, Constants]) -> Scored:
-    """A row beside what constants say that did not see its system. Errors: Refused for what cannot be expressed."""
+def judged(row: ServedRow, spec: ModelSpec, listed: frozenset[str], by: Mapping[str, Told]) -> Scored:
+    """A row beside what is told by constants of `folds` that did not see its system. Errors: Refused for what cannot be
+    expressed."""
     return scored(row, spec, by["others" if row.system in listed else "listed"])
 
 
@@ -94,12 +115,11 @@ def loop_of(row: ServedRow, engine: Engine) -> Workload:
     return closed_loop(under_way, round(row.mean_input), round(row.mean_output), count, spread_of(row, engine))
 
 
-def scored(row: ServedRow, spec: ModelSpec, given: Constants | None = None) -> Scored:
-    """A row beside its prediction, by the shipped constants or by those `given`. Errors: Refused for what cannot be
-    expressed."""
-    service, decode = services(row, spec, given)
+def scored(row: ServedRow, spec: ModelSpec, told: Told) -> Scored:
+    """A row beside its prediction. Errors: Refused for what cannot be expressed."""
+    service, decode = services(row, spec, told.given)
     check_possible(row, decode or service, decode and service)
-    found = answer(service, loop_of(row, service.engine), decode)
+    found = told.of(row, spec)
     report = found.report
     if report is None:
         return Scored(row, None, None, None, False)

@@ -9,7 +9,7 @@ from calc.spec import ModelSpec
 from harness.serving.fitting import fitted_systems
 from harness.serving.refitting import served_model
 from harness.serving.rows import ServedRow, inferencemax
-from harness.serving.scoring import Scored, folds, judged
+from harness.serving.scoring import Scored, Told, folds, judged
 from tests.reference import folder
 
 
@@ -31,7 +31,8 @@ def inferencemax_rows() -> tuple[list[ServedRow], int]:
 def inferencemax_judged() -> tuple[list[Scored], int]:
     """Every row by constants that did not see its system, and how many rows cannot be expressed or do not fit."""
     rows, lost = inferencemax_rows()
-    listed, by, found = fitted_systems("inferencemax"), folds(), []
+    listed, found = fitted_systems("inferencemax"), []
+    by = {name: Told(given) for name, given in folds().items()}
     for row in rows:
         try:
             each = judged(row, spec_of(row.family), listed, by)
