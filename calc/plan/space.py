@@ -27,7 +27,7 @@ from calc.time.step.timed_run import timed_run
 Column = Any
 """A float64 array, an entry a plan."""
 Columns = Mapping[str, Column]
-CHUNK = 2**15
+CHUNK = 2**17
 """Plans handled together, so that a search of any size takes as much memory."""
 LARGEST_BATCH = 64
 """Sequences of a micro-batch beyond which nothing is gained: products are large long before."""
