@@ -87,6 +87,8 @@ def parse_rate(text: str, field: str) -> float:
     Errors: as `parse_bytes`.
     """
     bits = _BITS.fullmatch(text)
+    if bits is None and re.fullmatch(r"[\d.,]+", text.strip()):
+        raise Refused(field, "a rate with its unit, such as 50GB/s or 400Gbps", shortened(text, 40))
     if bits is None:
         return float(parse_bytes(text.strip().removesuffix("/s"), field))
     return parse_bytes(f"{bits[1]}{bits[2]}B", field) / 8
@@ -97,7 +99,7 @@ def parse_tokens(text: str, field: str, least: int = 0) -> int:
 
     Errors: Refused for anything else, and for "8k": people mean both 8000 and 8192.
     """
-    match = re.fullmatch(r"(\d[\d_,]*)(Ki|Mi)?", text.strip())
+    match = re.fullmatch(r"(-?\d[\d_,]*)(Ki|Mi)?", text.strip())
     if match is None:
         hint = ' ("8Ki" is 8192; "8k" could be either)' if re.fullmatch(r"\d+[kKmM]", text.strip()) else ""
         raise Refused(field, f"a whole number{hint}", shortened(text, 40))

@@ -83,6 +83,16 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
         parse_rate(text, "--network")
 
 
+def test_a_rate_without_a_unit_is_told_of_rates() -> None:
+    with pytest.raises(Refused, match="such as 50GB/s or 400Gbps, found 400$"):
+        parse_rate("400", "--network")
+
+
+def test_numbers_of_tokens_below_none_are_out_of_range_and_no_strangers() -> None:
+    with pytest.raises(Refused, match=r"--batch: expected a whole number from 1 to 2\^40, found -3$"):
+        parse_tokens("-3", "--batch", 1)
+
+
 @pytest.mark.parametrize(("text", "share"), [("0.4", 0.4), ("40%", 0.4), ("40 %", 0.4), ("1", 1.0), ("100%", 1.0)])
 def test_shares_may_be_percents(text: str, share: float) -> None:
     assert Share().convert(text, None, None) == share

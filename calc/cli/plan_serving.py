@@ -230,25 +230,30 @@ def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) ->
 
 
 def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
-    columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user", "price/M")
+    priced = any(plan.cost is not None for plan in found.front)
+    columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user")
+    columns += ("price/M",) * priced
     step = max(1, -(-len(found.front) // SHOWN))
     note = f"{found.tried:,} plans of the {found.fitting} of {found.layouts} layouts that hold the model\n"
     note += "in closed form, as if prompts never came together"
-    if any(plan.cost is not None for plan in found.front):
+    if priced:
         note += "\nprice/M: of a million tokens of answers, with their prompts"
-    shown = [_row(plan) for plan in found.front[::step]]
+    shown = [_row(plan)[: len(columns)] for plan in found.front[::step]]
     tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
-        return [*tables, Table(columns, [_row(found.nearest)], title, continued(record["command"] or ""), SPARE)]
+        return [
+            *tables,
+            Table(columns, [_row(found.nearest)[: len(columns)]], title, continued(record["command"] or ""), SPARE),
+        ]
     if found.best is None:  # interrupted, or no layout holds the model
         return tables
-    title = "the cheapest that meets it" if found.best.cost is not None else "most tokens a GPU that meets it"
+    title = "the cheapest" if found.best.cost is not None else "most tokens a GPU"
     if record["simulated"]:
-        title += ", every request simulated"
+        title += " that meets the SLO, every request simulated"
     more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
     note = "\n".join(filter(None, (more, continued(record["command"] or ""))))
-    tables.append(Table(columns, [_row(found.best)], title, note, SPARE))
+    tables.append(Table(columns, [_row(found.best)[: len(columns)]], title, note, SPARE))
     return tables
 
 

@@ -88,13 +88,15 @@ def prediction_tables(
 ) -> list[Table]:
     """The figures of a prediction, its components, and its longest ops, or all of them. unit: of what goes in. ahead:
     seconds that it takes where kernels are launched ahead, and the execution that does so, if that is worth saying."""
+    # Where it does not fit, a note says the same and what to ask then.
+    memory = next((text for text in it.notes if text.startswith(it.memory.sentence())), it.memory.sentence())
     rows = [
         ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
         (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
         (f"{unit}/s", f"{it.tokens_per_second:,.0f}" if it.tokens_per_second >= 10 else f"{it.tokens_per_second:.2f}"),
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_counting}; peak: {it.peak_source})"),
         ("bound", ", ".join(f"{name} {it.share(value):.0%}" for name, value in _sorted(it.by_bound))),
-        ("memory", it.memory.sentence()),
+        ("memory", memory),
         ("rests on", it.source),
     ]
     if ahead is not None:
@@ -107,7 +109,7 @@ def prediction_tables(
     ridges = ", ".join(f"{dtype} {si(limits.peaks[dtype], 'FLOP/s')}" for dtype in limits.peaks)
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())
     rows.append(("roofline", f"{ridges}; {si(limits.bandwidth, 'B/s')}; they meet at FLOP/B: {meet}"))
-    rows += [("note", text) for text in it.notes]
+    rows += [("note", text) for text in it.notes if text != memory]
     title = f"{it.model} on {it.device}: {_setting(it, unit)}"
     shares = [(name, duration(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
     points = roofline(it)

@@ -16,6 +16,8 @@ from calc.spec.hardware import Device
 from calc.units import HOUR, binary, duration
 
 MILLION = 1e6
+ENDLESS = 10**9
+"""Blocks that `calc.serve.service` counts where a block takes no bytes."""
 
 
 def record_of(
@@ -162,7 +164,7 @@ def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, A
     facts = [
         ("output", f"{_speed(report.output)} tokens/s, {_speed(record['throughput']['output_per_gpu'])} a GPU"),
         ("input and output", f"{_speed(report.total)} tokens/s"),
-        ("requests", f"{report.requests_per_second:,.4g}/s of at most {found.capacity:,.4g}/s"),
+        ("requests", f"{_four(report.requests_per_second)}/s of at most {_four(found.capacity)}/s"),
         ("users", f"{_speed(report.concurrency, 1)} at once{', some of them waiting' * found.saturated}"),
         ("cache", _held(record["cache"])),
         ("rests on", record["rests_on"]),
@@ -211,8 +213,15 @@ def _speed(value: float, digits: int = 0) -> str:
     return f"{value:,.{digits}f}" if value >= 10 else f"{value:.3g}"
 
 
+def _four(value: float) -> str:
+    """A number in four digits that tell, or all that stand before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
 def _held(cache: Mapping[str, float]) -> str:
-    """What the cache is and what is found in it; a million of blocks and more is as good as any number of tokens."""
+    """What the cache is and what is found in it; where no token takes any of it, it holds a number without end."""
+    if cache["tokens"] >= ENDLESS:
+        return "none: nothing is kept of a token"
     size = f"{cache['tokens']:,} tokens, {binary(int(cache['bytes_per_gpu']))} a GPU"
     return f"{cache['most_used']:.0%} used at most of {size}; {cache['hit_rate']:.0%} of prompts' tokens found in it"
 

@@ -228,5 +228,6 @@ def _beyond(value: float, low: float, high: float) -> float:
 
 def _times(factor: float) -> str:
     far = max(factor, 1 / factor)
-    count = f"{far:.2g}" if far < 99.5 else f"{far:,.0f}" if far < 1e6 else f"{far:.1e}"
-    return f"{count} times"
+    if far < 99.5:
+        return f"{far:.3g} times" if far < 1.095 else f"{far:.2g} times"
+    return f"{far:,.0f} times" if far < 1e6 else f"{far:.1e} times"

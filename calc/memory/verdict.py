@@ -112,13 +112,14 @@ def largest(live: Mapping[str, int]) -> tuple[str, int]:
 
 
 def usable(memory: int, fraction: str = "1") -> int:
-    """Whole bytes of `memory` that a fraction of it is. Errors: Refused for what is no fraction above 0, up to 1."""
+    """Whole bytes of `memory` that a fraction of it is, 0.9 or 90%. Errors: Refused for none above 0, up to 1."""
+    number = fraction.strip().removesuffix("%")
     try:
-        share = Fraction(fraction)
+        share = Fraction(number) / (1 if number == fraction.strip() else 100)
     except (ValueError, ZeroDivisionError):
         share = Fraction(0)
     if not 0 < share <= 1:
-        raise Refused("memory fraction", "a number above 0, up to 1", fraction)
+        raise Refused("--memory-fraction", "a number above 0, up to 1, or a percentage such as 90%", fraction)
     return int(memory * share)
 
 

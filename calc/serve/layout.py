@@ -61,6 +61,7 @@ def layout_of(
     moe_tp leaves, else 1. With both 1, experts are cut as attention is.
     Errors: Refused where numbers do not divide one another or the model.
     """
+    alone = tp is None and gpus is not None
     if tp is None:
         tp = 1 if gpus is None else _quotient("--gpus", gpus, pp * attention_dp, "pp * attention_dp")
     each = tp * pp * attention_dp
@@ -74,7 +75,13 @@ def layout_of(
     if ep is None:
         ep = 1 if moe_tp is None else _part("--moe-tp", moe_tp, wide)
     _part("--ep", ep, wide)
-    _check(spec, tp, pp, ep, wide // ep)
+    try:
+        _check(spec, tp, pp, ep, wide // ep)
+    except Refused as error:
+        if error.field != "--tp" or not alone:
+            raise
+        # Nobody said --tp.
+        raise Refused("--gpus", f"{error.expected} as --tp, which is all of them, or --tp beside it", gpus) from None
     return Layout(tp, pp, attention_dp, ep, replicas)
 
 

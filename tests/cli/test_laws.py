@@ -85,6 +85,19 @@ def test_judgements_and_losses_fit_a_terminal(model: str) -> None:
     assert max(len(line) for text in said for line in text.splitlines()) <= 80
 
 
+def test_what_people_count_is_written_out() -> None:
+    words = ("optimal", "--money", "1e6", "--gpu", "h100-sxm", "--mfu", "0.4", "--price", "2", "--gpus", "512")
+    rows = {line.partition(" ")[0]: line.split()[-1] for line in run(*words).splitlines() if line.strip()}
+    assert rows["cost"] == "1,000,000"
+    assert rows["GPU-days"] == f"{1e6 / 2 / 24:,.0f}"
+
+
+def test_a_little_beyond_what_a_law_saw_is_told_in_three_digits() -> None:
+    text = " ".join(run("optimal", "--gpu-days", "1000", "--gpu", "h100-sxm", "--mfu", "0.4").split())
+    assert "1.05 times the parameters" in text
+    assert " 1 times" not in text
+
+
 def test_one_law_stands_beside_how_far_others_differ() -> None:
     record = json.loads(run("optimal", "--compute", "5.76e23", "--json"))
     assert record["laws"]["params"]["low"] < record["params"] < record["laws"]["params"]["high"]

@@ -136,6 +136,23 @@ def test_what_does_not_fit_says_how_much_it_is_and_what_helps(run: Run) -> None:
     assert "--tp" in out
 
 
+@pytest.mark.parametrize("gpus", ["3", "6"])
+def test_gpus_that_no_sequence_can_be_shared_by_are_refused_by_their_own_name(run: Run, gpus: str) -> None:
+    code, _, err = run("llama-3-8b", "--gpu", "h200", "--gpus", gpus, *CLOSED)
+    said = f"expected a divisor of n_heads = 32 as --tp, which is all of them, or --tp beside it, found {gpus}"
+    assert (code, err) == (2, f"error: --gpus: {said}\n")
+    assert run("llama-3-8b", "--gpu", "h200", "--gpus", gpus, "--tp", "1", *CLOSED)[0] == 0
+
+
+def test_a_model_that_keeps_nothing_of_a_token_has_no_cache(run: Run) -> None:
+    words = ("bert-base", "--gpu", "h200", "--input", "200", "--output", "1", "--rate", "1", "--requests", "20")
+    line = " ".join(run(*words)[1].split())
+    assert "cache none: nothing is kept of a token rests on" in line
+    most = json.loads(run(*words, "--json")[1])["capacity"]
+    assert most > 1000
+    assert f"of at most {most:,.0f}/s" in line
+
+
 def test_heads_of_keys_that_an_engine_cannot_divide_are_refused(run: Run) -> None:
     """phi-4 has 40 heads and 10 of keys."""
     code, _, err = run("phi-4", "--gpu", "h100-sxm", "--tp", "4", *CLOSED)

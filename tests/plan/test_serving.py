@@ -344,3 +344,16 @@ def test_bad_words(run: Run, words: tuple[str, ...]) -> None:
     code, out, err = run(*ASKED, *words)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
+
+
+def test_a_column_of_prices_stands_where_there_are_some(run: Run) -> None:
+    words = ("--on", "h100-sxm", "--gpus", "1", "--input", "512", "--output", "64")
+    _, plain, _ = run(*words)
+    assert "price/M" not in plain
+    assert "tok/s/user" in plain
+    assert "most tokens a GPU\n" in plain
+    _, priced, _ = run(*words, "--price", "2/h")
+    assert priced.count("price/M") == 3
+    assert "the cheapest\n" in priced
+    _, asked, _ = run(*words, "--slo", "tpot=50ms")
+    assert "most tokens a GPU that meets the SLO, every request simulated\n" in asked

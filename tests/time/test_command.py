@@ -154,6 +154,16 @@ def test_mfu_says_which_pairs_it_counts(run: Run, model: str, seq: str, pairs: s
     assert said in text
 
 
+def test_what_does_not_fit_is_said_once_with_what_to_ask(run: Run) -> None:
+    words = ("predict", "llama-3-8b", "--phase", "training", "--seq", "512", "--gpu")
+    _, text, _ = run(*words, "l4")
+    (line,) = [each for each in text.splitlines() if "does not fit" in each]
+    assert line.startswith("memory ")
+    assert text.count("see `python -m calc memory`") == 1
+    _, text, _ = run(*words, "b200")
+    assert "does not fit" not in text
+
+
 def test_experts_exchange_is_told(run: Run) -> None:
     words = ("predict", "gpt-oss-20b", "--cluster", "dgx-h100", "--phase", "training", "--seq", "512", "--dp", "4")
     record = json.loads(run(*words, "--ep", "4", "--json")[1])

@@ -274,7 +274,7 @@ def test_executions_come_in_their_order() -> None:
         ("h100-sxm", {"checkpointing": "full"}, "checkpointing: expected none in forward"),
         ("h100-sxm", {"tp": 3}, "tp: expected a divisor"),
         ("h100-sxm", {"pp": 2, "phase": "decode"}, "plan: expected dp and tp alone"),
-        ("h100-sxm", {"dp": 16, "phase": "training"}, "within a domain of 8 GPUs"),
+        ("h100-sxm", {"dp": 16, "phase": "training"}, "beyond a domain of 8 GPUs"),
         ("l4", {"tp": 2}, "no known link"),
         ("h100-sxm", {"within": "nowhere"}, "within"),
     ],

@@ -50,6 +50,5 @@ def near_of(links: Links, ranks: Size, stride: Size) -> Size:
 
 def refuse_unknown(path: str, op: str, span: Size, links: Links) -> None:
     """Errors: Refused for a group that nothing is known to lead across."""
-    ways = "--cluster, or --network, the bytes/s of one GPU beyond"
-    expected = f"groups of ranks within a domain of {links.domain} GPUs, {ways}"
-    raise Refused("plan", expected, f"{path}: {op} over {span} GPUs")
+    expected = f"the rate of one GPU beyond a domain of {links.domain} GPUs, such as 50GB/s, or --cluster NAME"
+    raise Refused("--network", expected, f"none, and {path}: {op} over {span} GPUs")
