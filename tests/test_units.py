@@ -84,7 +84,7 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 
 
 def test_a_rate_without_a_unit_is_told_of_rates() -> None:
-    with pytest.raises(Refused, match="such as 50GB/s or 400Gbps, found 400$"):
+    with pytest.raises(Refused, match=r"such as 50GB/s or 400Gbps, found 400$"):
         parse_rate("400", "--network")
 
 

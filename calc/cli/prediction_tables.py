@@ -119,7 +119,7 @@ def prediction_tables(
             f"{point.path} {point.function} {point.direction}",
             duration(point.seconds),
             f"{point.share:.1%}",
-            f"{point.intensity:,.1f}",
+            f"{point.intensity:,.{0 if point.intensity >= 1000 else 1}f}",
             si(point.rate, "FLOP/s") if point.flops else "–",
             point.bandwidth_text,
             point.bound,

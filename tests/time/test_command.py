@@ -140,10 +140,10 @@ def test_experts_that_no_token_visits_are_no_model_flops(run: Run, phase: str) -
 @pytest.mark.parametrize(
     ("model", "seq", "pairs", "said"),
     [
-        ("llama-3-8b", "2048", "all", "(palm, all pairs; peak: datasheet, dense)"),
-        ("llama-3-8b", "65536", "causal", "(palm, causal pairs; peak: datasheet, dense)"),
-        ("qwen3-30b-a3b", "65536", "causal", "(torch, causal pairs; peak: datasheet, dense)"),
-        ("rwkv7-1.5b", "4096", None, "(torch; peak: datasheet, dense)"),
+        ("llama-3-8b", "2048", "all", "(palm, all pairs; peak: datasheet, dense bf16)"),
+        ("llama-3-8b", "65536", "causal", "(palm, causal pairs; peak: datasheet, dense bf16)"),
+        ("qwen3-30b-a3b", "65536", "causal", "(torch, causal pairs; peak: datasheet, dense bf16)"),
+        ("rwkv7-1.5b", "4096", None, "(torch; peak: datasheet, dense bf16)"),
     ],
 )
 def test_mfu_says_which_pairs_it_counts(run: Run, model: str, seq: str, pairs: str | None, said: str) -> None:
@@ -193,6 +193,14 @@ def test_names_of_ops_are_cut_at_a_dot_alone(run: Run, monkeypatch: pytest.Monke
         assert name in whole or (name.startswith("….") and any(path.endswith(name[1:]) for path in whole))
     if width >= 80:
         assert max(map(len, rows[: len(shown)])) <= width
+
+
+def test_collectives_keep_the_name_of_their_op_in_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run("predict", "llama-3-70b", "--gpu", "h200", "--phase", "training", "--tp", "8")
+    shown = {line.split()[0] for line in out.splitlines() if "  bus " in line}
+    assert shown == {"….o_proj.tensor", "….down_proj.tensor"}
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_a_gpu_beside_a_cluster_of_others_is_refused(run: Run) -> None:

@@ -71,7 +71,7 @@ def test_a_cpu_adds_what_each_call_needs_beside_itself_and_once_a_step() -> None
 
 def test_a_profile_without_a_datasheet_has_the_peak_that_was_measured() -> None:
     found = predict(SMALL, profile(), dtype="fp32", seq=64)
-    assert found.peak_source == "largest measured product"
+    assert found.peak_source == "largest measured product in fp32"
     side = 8192
     assert found.peak == pytest.approx(
         2 * side**3 / kernel_seconds(profile(), matmul(side, side, side, "fp32")).seconds

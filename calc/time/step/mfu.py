@@ -48,12 +48,13 @@ def mfu(run: Run, speed: Speed, flops: Size, counting: Counting, seconds: Size) 
     counts, and where no peak is known."""
     if run.phase == "decode":
         return None
+    dtype = number_formats(run).compute
     try:
-        peak = speed.peak(number_formats(run).compute)
+        peak = speed.peak(dtype)
     except Refused:
         return None
     flops = flops * (run.passes_a_step * run.dp)
-    source = "datasheet, dense" if speed.device else "largest measured product"
+    source = f"datasheet, dense {dtype}" if speed.device else f"largest measured product in {dtype}"
     return Mfu(flops / (seconds * run.gpus * peak), counting, peak, source)
 
 
