@@ -56,6 +56,24 @@ def build(raw: dict[str, Any]) -> Any:
         return kind(config).eval()
 
 
+SMALL = 2_000_000
+"""Parameters of the largest model that is given numbers."""
+
+
+def with_numbers(model: Any) -> Any:
+    """The model itself on the CPU, all its numbers zero, where it is small.
+
+    Without numbers PyTorch answers many an operation in Python, which takes several times as long, and none that asks
+    for a number. A table that is shorter than what is looked up in it is noticed with numbers alone.
+    """
+    if total(model) <= SMALL:
+        model.to_empty(device="cpu")
+        with torch.no_grad():
+            for each in (*model.parameters(), *model.buffers()):
+                each.zero_()
+    return model
+
+
 def total(model: Any) -> int:
     return sum(parameter.numel() for _, parameter in named_parameters(model))
 

@@ -13,7 +13,7 @@ import calc  # noqa: E402
 from calc.architectures import from_config  # noqa: E402
 from calc.quantities.flops import forward, training  # noqa: E402
 from calc.quantities.parameters import parameter_shapes  # noqa: E402
-from calc.spec import ModelSpec, Patches  # noqa: E402
+from calc.spec import Frames, ModelSpec, Patches  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
@@ -24,6 +24,7 @@ from reference_models.inputs import example  # noqa: E402
 from reference_models.step import Step  # noqa: E402
 from tests.architectures.cases_media import MEDIA, media_cases  # noqa: E402
 from tests.architectures.test_media import BATCH, SEQ  # noqa: E402
+from tests.reference_models.counted import countable  # noqa: E402
 
 SAMPLES = 400
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer", "ast-base", "speech-transformer-m")
@@ -31,7 +32,7 @@ PRESETS = ("conformer-s", "conformer-aed", "ft-transformer", "ast-base", "speech
 
 def check(spec: ModelSpec, checkpointing: str = "none") -> None:
     """Parameters by path, FLOPs of one pass and of forward with backward over everything that comes out."""
-    model = build(spec, "meta", torch.bfloat16)
+    model = countable(spec)
     assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
     load, arguments = loaded(spec, model)
     assert count(lambda: model(**arguments)) == forward(spec, load).total
@@ -45,9 +46,8 @@ def check(spec: ModelSpec, checkpointing: str = "none") -> None:
 
 def loaded(spec: ModelSpec, model: Any) -> tuple[Load, dict[str, Any]]:
     """The load of BATCH inputs, and the arguments that make the twin run them."""
-    source = None
-    if getattr((spec.encoder or spec).embedding, "kind", "") == "frames":
-        source = SAMPLES
+    front = (spec.encoder or spec).embedding
+    source = (front.n_frames or SAMPLES) if isinstance(front, Frames) else None
     images = 0 if spec.vision is None else 3
     seq = SEQ if spec.reads_tokens or source is None else SAMPLES
     return Load(batch=BATCH, seq=SEQ, source=source, images=images), example(
@@ -81,7 +81,7 @@ def test_counts_of_presets(name: str) -> None:
 def test_decoding_is_counted(model_type: str) -> None:
     """The sound is read once; then one token at a time reads its keys and values."""
     spec = from_config({"model_type": model_type, **MEDIA[model_type][0]})
-    model = build(spec, "meta", torch.bfloat16)
+    model = countable(spec)
     cache = model.new_cache()
     with torch.no_grad():
         model(**example(model, BATCH, SEQ, source=50), cache=cache)
