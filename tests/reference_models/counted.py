@@ -25,6 +25,17 @@ def countable(spec: ModelSpec, **options: Any) -> Model:
     return routed_evenly(build(spec, "cpu" if small else "meta", torch.bfloat16, **options))
 
 
+def long_enough(spec: ModelSpec, seq: int) -> ModelSpec:
+    """The same, whose tables of positions have a row for each of `seq` tokens."""
+    encoder = spec.encoder and spec.encoder.model_copy(update={"embedding": _longer(spec.encoder.embedding, seq)})
+    return spec.model_copy(update={"embedding": _longer(spec.embedding, seq), "encoder": encoder})
+
+
+def _longer(embedding: Any, seq: int) -> Any:
+    n = getattr(embedding, "n_positions", None)
+    return embedding if n is None else embedding.model_copy(update={"n_positions": max(n, seq)})
+
+
 def routed_evenly(model: Model) -> Model:
     """The same, where some experts give back what they read with as many visits to the others as are counted."""
     for module in model.modules():

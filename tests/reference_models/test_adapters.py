@@ -46,6 +46,7 @@ from tests.architectures.cases import BASES  # noqa: E402
 from tests.architectures.cases_latent import LATENT_CASES  # noqa: E402
 from tests.architectures.cases_media import MEDIA  # noqa: E402
 from tests.architectures.cases_text import TEXT  # noqa: E402
+from tests.reference_models.counted import countable, long_enough  # noqa: E402
 from tests.reference_models.test_counts import encoder_decoders, shallow  # noqa: E402
 from tests.strategies import specs  # noqa: E402
 
@@ -56,8 +57,9 @@ TINY = Shorthand(d_model=16, n_layers=3, n_heads=4, n_kv_heads=2, vocab_size=31,
 
 def check(spec: ModelSpec, adapter: Adapter, checkpointing: str, source: int | None = 3) -> None:
     """Trained weights by path, FLOPs of a forward pass and of a training step, to the integer."""
+    spec = long_enough(spec, SEQ + N)
     described = spec.model_copy(update={"adapter": adapter})
-    model = adapt(build(spec, "meta", torch.bfloat16), adapter)
+    model = adapt(countable(spec), adapter)
     own = {name: tuple(p.shape) for name, p in model.named_parameters()}
     assert own == parameter_shapes(described)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)

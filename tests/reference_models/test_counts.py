@@ -20,9 +20,8 @@ from calc.spec import Attention, LayerGroup, ModelSpec, Tower  # noqa: E402
 from calc.spec.load import Load  # noqa: E402
 from harness.counter import count  # noqa: E402
 from harness.oracles import MODES  # noqa: E402
-from reference_models import build  # noqa: E402
 from reference_models.inputs import example  # noqa: E402
-from tests.reference_models.counted import countable  # noqa: E402
+from tests.reference_models.counted import countable, long_enough  # noqa: E402
 from tests.strategies import specs  # noqa: E402
 
 BATCH, SEQ = 2, 7
@@ -55,11 +54,10 @@ def _cross(mixer: Attention) -> Attention:
     return Attention(n_heads=mixer.n_heads, d_head=6, qkv_bias=mixer.qkv_bias, position="none")
 
 
-def check(spec: ModelSpec, checkpointing: str = "none", numbers: bool = True) -> None:
-    """Everything that can be counted, once each, with two layers of each kind. numbers: whether a small model has any,
-    which a random one cannot: its tables may be shorter than what is looked up in them."""
+def check(spec: ModelSpec, checkpointing: str = "none") -> None:
+    """Everything that can be counted, once each, with two layers of each kind."""
     spec = shallow(spec)
-    model = countable(spec) if numbers else build(spec, "meta", torch.bfloat16)
+    model = countable(spec)
     assert {name: tuple(p.shape) for name, p in model.named_parameters()} == parameter_shapes(spec)
     load = Load(batch=BATCH, seq=SEQ, source=3)
     arguments = example(model, BATCH, SEQ, source=3)
@@ -97,14 +95,14 @@ def check_decode(spec: ModelSpec, model: torch.nn.Module) -> None:
 @given(specs(), st.sampled_from(MODES))
 @pytest.mark.slow
 def test_random_decoders(spec: ModelSpec, checkpointing: str) -> None:
-    check(spec, checkpointing, numbers=False)
+    check(long_enough(spec, SEQ + 5), checkpointing)
 
 
 @settings(max_examples=5, deadline=None)
 @given(encoder_decoders(), st.sampled_from(MODES))
 @pytest.mark.slow
 def test_random_encoder_decoders(spec: ModelSpec, checkpointing: str) -> None:
-    check(spec, checkpointing, numbers=False)
+    check(long_enough(spec, SEQ + 5), checkpointing)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-3-8b", "gemma-2-2b", "mixtral-8x7b", "falcon-7b", "gpt-oss-20b"])
