@@ -60,8 +60,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with what is measured in it, and one commit."""
     folder = tmp_path_factory.mktemp("repository")
     for package in ("calc", "harness", "reference_models"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        # What is compiled comes too, lest every process compiles it, but for what somebody is about to write.
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
     git(folder, "init", "--quiet")
+    (folder / ".git" / "info" / "exclude").write_text("__pycache__\n")
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "--message", "as it is")
     hook = folder / ".git" / "hooks" / "post-checkout"
