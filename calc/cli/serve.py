@@ -12,12 +12,13 @@ from calc.cli.guessing import guessing
 from calc.cli.run_options import given as said
 from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
-from calc.output.notes import warn_beyond
+from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
 from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.constants import fitted_engines
 from calc.serve.layout import Layout, layout_of
+from calc.serve.saturation import overloaded_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec
@@ -126,6 +127,8 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
         raise Refused("--output", f"1, since {model.name} {model.why_whole}", given["output"] or "more")
     if given["rate"] is not None:
         check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
+        if decode is None:
+            _warn_of_overload(service, workload, given["rate"])
     price = None if given["price"] is None else parse_price(given["price"], "--price")
     progress = Progress()
     found = answer(service, workload, decode, given.pop("workers"), progress)
@@ -142,6 +145,14 @@ def _warn_of_lengths(model: ModelSpec, workload: Workload, given: dict[str, Any]
         warn_beyond(model, given["input_"] + given["output"], "--input + --output =")
     else:
         warn_beyond(model, max(each.input + each.output for each in workload.requests), "--trace's longest request =")
+
+
+def _warn_of_overload(service: Service, workload: Workload, rate: float) -> None:
+    """Say so where a server that has fallen behind a rate does not catch up."""
+    most = overloaded_of(service, workload.mean_input, workload.mean_output) * service.layout.replicas
+    if rate > most:
+        again = "since requests that give way are read again"
+        remark(f"once a burst has filled the cache {most:.4g} requests a second are answered, not --rate, {again}")
 
 
 def _status(found: Answer) -> int:

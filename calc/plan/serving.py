@@ -8,7 +8,7 @@ from dataclasses import replace
 from calc.errors import Refused
 from calc.plan.serving_plan import LOADS, Found, ServingPlan, Wish
 from calc.plan.serving_slo import best_of, nearest_of
-from calc.serve.answer import steady_of
+from calc.serve.closed_form import steady_of
 from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
 from calc.spec import ModelSpec

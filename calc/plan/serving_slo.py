@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from calc.plan.serving_plan import ServingPlan, Wish
-from calc.serve.answer import answer
+from calc.serve.answer import simulated
 from calc.serve.workload import closed_count, closed_loop
 from calc.workers.job import Progress, one_by_one
 
@@ -128,7 +128,7 @@ def _simulated(wish: Wish, plan: ServingPlan) -> ServingPlan:
     decode = others[0] if others else None
     users = max(int(plan.concurrency), 1) * (decode or first).layout.replicas
     work = closed_loop(users, wish.input, wish.output, closed_count(users), first.engine.scatter)
-    report = answer(first, work, decode).report
+    report = simulated(first, work, decode)
     if report is None:
         return replace(plan, ttft=math.inf, tpot=math.inf)
     tpot = report.tpot.mean if wish.output > 1 else plan.tpot

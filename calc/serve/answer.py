@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from calc.errors import Refused
+from calc.serve.closed_form import capacity_of
 from calc.serve.constants import interval_of
 from calc.serve.machine import Machine
 from calc.serve.parts import ANSWERED, Replicas, job_of, outcome
@@ -14,14 +15,12 @@ from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
 from calc.serve.service import Service
 from calc.serve.simulate import Apart, Simulated, simulate_apart
-from calc.serve.steady import OperatingPoint, Steady, lengths_of, steady
+from calc.serve.steady import lengths_of
 from calc.serve.step import StepLoad, step_time
 from calc.serve.workload import Workload
 from calc.workers.job import Progress
 from calc.workers.workers import HERE, Workers
 
-MANY = 1e9
-"""Requests under way that are more than any service answers soon."""
 WARM = 0.1
 """Of requests at times of their own, those ahead of the steady state that count not."""
 
@@ -40,38 +39,6 @@ class Answer:
     interval: Mapping[str, tuple[float, float, float]]
 
 
-def steady_of(service: Service, input: float, output: float, concurrency: Any, cached: float = 0.0) -> Steady:
-    """The steady state of one replica in closed form; a column of concurrencies gives columns. cached: tokens of each
-    prompt that are in the cache already; all of them where others took the request, read it and gave a first token."""
-    guess = service.guessing
-    point = OperatingPoint(
-        input,
-        output,
-        concurrency,
-        float(service.budget),
-        service.running(input, output),
-        accepted=guess.accepted,
-        drafted=guess.tokens + 1.0,
-        cached=cached,
-        ahead=float(service.engine.ahead),
-        **service.held(),
-    )
-    lengths = lengths_of(service.rank, input, output, cached)
-    request = service.request_seconds(input) if cached < input else 0.0
-    return steady(service.rank, service.rates, point, lengths, request, float(service.engine.mixed))
-
-
-def capacity_of(service: Service, input: float, output: float, cached: float = 0.0) -> float:
-    """Requests a second that one replica answers at most, however many wait."""
-    import numpy as np
-
-    running = service.running(input, output)
-    if running < 1:
-        return 0.0
-    found = steady_of(service, input, output, np.append(np.geomspace(1.0, running, 64), MANY), cached)
-    return float(np.max(found.requests))
-
-
 def answer(
     service: Service,
     workload: Workload,
@@ -86,18 +53,13 @@ def answer(
 
     Errors: Refused for a sequence longer than attention is known of.
     """
-    longest = max(each.input + each.output for each in workload.requests)
     mean, last = workload.mean_input, workload.mean_output
-    if _too_small(service, longest) or (decode is not None and _too_small(decode, longest)):
+    if not _holds(service, workload, decode):
         return Answer(False, None, False, 0.0, {}, {})
     ends = decode or service
-    capacity = _capacity(service, decode, mean, last)
-    if decode is None:
-        runs = _together(service, workload, workers, progress)
-    else:
-        runs = _apart(service, decode, workload, progress)
-    report = report_of(runs, 0.0 if workload.concurrency else WARM)
-    capacity = max(capacity, report.requests_per_second)  # whose answers begin together share more of a step
+    report = _report(service, workload, decode, workers, progress)
+    # Of answers that begin together more share a step.
+    capacity = max(_capacity(service, decode, mean, last), report.requests_per_second)
     each = report.concurrency / ends.layout.replicas
     saturated = each > 1.02 * ends.running(mean, last) or report.preemptions > 0
     return Answer(
@@ -108,6 +70,31 @@ def answer(
         _parts(ends, mean, last, each),
         _interval(service, report, _offered(workload, report, capacity * last)),
     )
+
+
+def simulated(service: Service, workload: Workload, decode: Service | None = None) -> Report | None:
+    """What an answer reports, without all that it says besides; None where the model does not fit."""
+    return _report(service, workload, decode) if _holds(service, workload, decode) else None
+
+
+def _report(
+    service: Service,
+    workload: Workload,
+    decode: Service | None,
+    workers: Workers = HERE,
+    progress: Progress | None = None,
+) -> Report:
+    if decode is None:
+        runs = _together(service, workload, workers, progress)
+    else:
+        runs = _apart(service, decode, workload, progress)
+    return report_of(runs, 0.0 if workload.concurrency else WARM)
+
+
+def _holds(service: Service, workload: Workload, decode: Service | None) -> bool:
+    """Whether the longest of the requests has room."""
+    longest = max(each.input + each.output for each in workload.requests)
+    return not any(_too_small(each, longest) for each in (service, decode or service))
 
 
 def check_rate(service: Service, decode: Service | None, rate: float, input: float, output: float) -> None:

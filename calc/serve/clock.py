@@ -87,7 +87,8 @@ class StepClock:
             flops += self.prompts(piece.start + piece.tokens) - self.prompts(piece.start)
             sampled += piece.last
         # Prompts do not divide: a rank that reads one holds up the others.
-        share = 1 / min(ranks, len(pieces)) if pieces else 0.0
+        readers = min(ranks, max(len(pieces), 1))
+        share = 1 / readers
         return StepLoad(
             own,
             tokens * share,
@@ -96,6 +97,7 @@ class StepClock:
             flops * share,
             own * self.drafted + sampled * share,
             self.drafted,
+            readers,
         )
 
     def _plain_seconds(self, decoding: int, context: float) -> float:

@@ -62,6 +62,7 @@ class Rules:
     in a step. polls: steps of sequences that decode between two looks at who has come.
     ahead: whether the next step is laid while one runs, so that who comes meanwhile is let in a step later. admission:
     what is promised to who runs before another is let in. hold: for how long prompts wait for others to be read with.
+    ranks: of attention, one of which reads a prompt.
     """
 
     budget: int
@@ -75,6 +76,7 @@ class Rules:
     ahead: bool = False
     admission: Admission | None = None
     hold: Hold | None = None
+    ranks: int = 1
 
     def pages(self, tokens: int) -> int:
         """Pages for so many tokens."""

@@ -156,7 +156,7 @@ class Server:
             rest = one.prompt - one.read
             if left <= 0 or (not rules.chunked and found and rest > left):
                 break
-            now = min(rest, left) if rules.chunked else rest
+            now = min(rest, left, rules.budget // rules.ranks) if rules.chunked else rest
             found.append((one, Piece(one.read, now, now == rest)))
             left -= now
         return found

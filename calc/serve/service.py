@@ -156,6 +156,7 @@ class Service:
             ahead=self.engine.ahead,
             admission=self.engine.admission,
             hold=self.hold,
+            ranks=ranks,
         )
 
     def _whole_blocks(self, tokens: float) -> int:

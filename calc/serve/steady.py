@@ -3,7 +3,8 @@
 Of `D` sequences that decode, D / (output - 1) finish in every step, and as many prompts must be read in its time. Where
 prompts share steps with them, a part k = D * input / ((output - 1) * P) of all steps has P tokens of prompts in it, and
 a token takes (1 - k) * plain + k * full; where prompts have steps of their own, plain + k * full. By Little's law the
-sequences that decode are to those that are read as the times of the two; that fixes D.
+sequences that decode are to those that are read as the times of the two; that fixes D. Ranks of attention read one
+prompt each: of fewer prompts than ranks, some read none and wait.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class _Reading(NamedTuple):
     plain: Any
     full: Any
     most: Any
-    prompt: Any
+    prompts: Any
 
 
 def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, request: Any, mixed: Any) -> Steady:
@@ -110,7 +111,7 @@ def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, req
         decoding = np.where(mixed > 0, np.minimum(decoding, now.most), decoding)
     now = _at(rank, rates, point, lengths, mixed, decoding, held)
     # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
-    alone = np.minimum(_finished(point, now, request), now.prompt / _unread(point) * rank.dp / now.full)
+    alone = np.minimum(_finished(point, now, request), now.prompts / _unread(point) / now.full)
     requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
     requests = np.maximum(requests, 1e-300)
     rest = after * now.tpot + request
@@ -152,15 +153,22 @@ def _at(
     budget = point.budget * rank.pp
     plain = step_of(rank, rates, point, lengths, np.maximum(own, np.minimum(1.0, decoding)), 0.0)
     free = np.maximum(budget - mixed * own * point.drafted, np.minimum(budget, 16.0))
-    least = np.minimum(new * np.maximum(held / rank.dp, 1.0) ** point.together, free)
-    all_prompts = held / rank.dp * new
-    arriving = np.where(point.output > 1, np.minimum(own * new / after, all_prompts), all_prompts)
-    least = np.minimum(np.maximum(least, (point.polls > 1) * arriving * point.polls), free)
+    all_prompts = held * new
+    arriving = np.where(point.output > 1, np.minimum(decoding * new / after, all_prompts), all_prompts)
+    piece = np.minimum(new, free)
+    # Of prompts that come one by one, some come in the same step: other ranks read those meanwhile.
+    each = np.maximum(arriving / np.maximum(piece, LEAST), LEAST)
+    alike = np.minimum(each / -np.expm1(-each), rank.dp)
+    least = piece * np.maximum(np.maximum(held, 1.0) ** point.together, alike)
+    least = np.maximum(least, (point.polls > 1) * arriving * point.polls)
     held_back, others = _held_back(rank, point, decoding)
-    least = np.minimum(np.maximum(least, (held_back > 0) * (1 + others) * new / rank.dp), free)
-    prompt = np.minimum(np.maximum(arriving, least), free)
-    full = step_of(rank, rates, point, lengths, mixed * own, prompt)
-    part = arriving / np.maximum(prompt, LEAST)
+    least = np.maximum(least, (held_back > 0) * (1 + others) * new)
+    prompts = np.minimum(np.maximum(arriving, least), free * rank.dp)
+    readers = np.clip(prompts / np.maximum(piece, LEAST), 1.0, rank.dp)
+    prompt = np.minimum(prompts / readers, free)
+    prompts = prompt * readers
+    full = step_of(rank, rates, point, lengths, mixed * own, prompt, readers)
+    part = arriving / np.maximum(prompts, LEAST)
     tpot = np.where(mixed > 0, plain + np.minimum(part, 1.0) * (full - plain), plain + part * full)
     step = np.where(part < 1, plain + part * (full - plain), full)
     # The first of those that are read together waits for all of these steps, others on the average for half of them.
@@ -168,8 +176,9 @@ def _at(
     waits = (step + (point.polls - 1) * plain) / 2 + point.ahead * step + for_others
     waits = waits * (1 - 1 / np.maximum(held, 1.0))
     most = free * after / _unread(point) * rank.dp
-    reading = (new > 0) * (np.maximum(new / free, 1.0) * full + _way(rank, rates, point, lengths, mixed * own, prompt))
-    return _Reading(tpot, waits, reading, part, plain, full, most, prompt)
+    way = _way(rank, rates, point, lengths, mixed * own, prompt, readers)
+    reading = (new > 0) * (np.maximum(new / free, 1.0) * full + way)
+    return _Reading(tpot, waits, reading, part, plain, full, most, prompts)
 
 
 def _held_back(rank: Any, point: OperatingPoint, decoding: Any) -> tuple[Any, Any]:
@@ -189,17 +198,22 @@ def _unread(point: OperatingPoint) -> Any:
     return np.maximum(point.input - point.cached, LEAST)
 
 
-def _way(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
+def _way(
+    rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any, readers: Any = 1.0
+) -> Any:
     """Seconds from the end of a step with so many tokens of prompts until the last of them are through all stages of a
     pipeline, as `StepClock.way` has it."""
     import numpy as np
 
     one_batch = np.minimum(prompt, point.budget) * rank.pp
-    return (rank.pp - 1) / rank.pp * step_of(rank, rates, point, lengths, decoding, one_batch)
+    return (rank.pp - 1) / rank.pp * step_of(rank, rates, point, lengths, decoding, one_batch, readers)
 
 
-def step_of(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any) -> Any:
-    """Seconds of a step with so many decoding sequences and tokens of prompts on each rank of attention."""
+def step_of(
+    rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any, readers: Any = 1.0
+) -> Any:
+    """Seconds of a step with so many decoding sequences on each rank of attention, and tokens of prompts on so many
+    `readers` of them."""
     share = prompt / _unread(point)
     load = StepLoad(
         decoding,
@@ -209,6 +223,7 @@ def step_of(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, de
         lengths.prompt * share,
         decoding * point.drafted + share,
         point.drafted,
+        readers,
     )
     return step_time(rank, load, rates).total
 
@@ -224,13 +239,14 @@ def with_burst(
     held = np.minimum(point.concurrency, point.running) / rank.dp
     budget = point.budget * rank.pp
     all_at_once = np.minimum(budget, held * new)
-    reading = held * new / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once)
+    together = np.clip(held * rank.dp, 1.0, rank.dp)
+    reading = held * new / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once, together)
     one = np.minimum(new, budget)
     way = _way(rank, rates, point, lengths, 0.0 * held, one)
     each = step_of(rank, rates, point, lengths, 0.0 * held, one) * np.maximum(new / budget, 1.0) + way
     mean = np.maximum((reading + way + each) / 2, each)
     after = np.maximum((point.output - 1) / point.accepted, 1e-9)
-    together = part >= 1
-    ttft = np.where(together, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))
-    tpot = np.where(together, (found.plain + (reading - mean) / after) / point.accepted, found.tpot)
+    step = part >= 1
+    ttft = np.where(step, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))
+    tpot = np.where(step, (found.plain + (reading - mean) / after) / point.accepted, found.tpot)
     return found._replace(ttft=ttft, tpot=tpot, e2e=ttft + (point.output - 1) * tpot)

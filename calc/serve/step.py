@@ -18,7 +18,8 @@ class StepLoad(NamedTuple):
 
     decodes: sequences that get a token each (with speculation, `tokens` of them). prompt: tokens of prompts.
     cache_bytes, decode_flops: of attention over what the decoding sequences have cached. prompt_flops: of attention of
-    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings.
+    the prompts' pieces. sampled: rows of logits. tokens: that each decoding sequence brings. readers: ranks of
+    attention that read as many tokens of prompts at once, while the others, which wait for them, read none.
     """
 
     decodes: Any
@@ -28,6 +29,7 @@ class StepLoad(NamedTuple):
     prompt_flops: Any
     sampled: Any
     tokens: Any = 1.0
+    readers: Any = 1.0
 
 
 class Rates(NamedTuple):
@@ -121,8 +123,8 @@ def waiting_of(rank: Any, load: StepLoad, rates: Rates) -> Any:
 def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
     """The seconds of a pass over the model, and of the host what a device cannot hide."""
     batch = one_batch(load.decodes, rank.pp)
-    new = load.decodes * load.tokens * batch + load.prompt / rank.pp
-    everyone = new * rank.dp
+    decoded, read = load.decodes * load.tokens * batch, load.prompt / rank.pp
+    new, everyone = decoded + read, decoded * rank.dp + read * load.readers
     return StepTime(
         matrices=bound(2 * rank.dense * new, rank.dense_bytes, rates.narrow, rates.streaming)
         + bound(2 * rank.wide * new, rank.wide_bytes, rates.wide, rates.streaming),
@@ -133,7 +135,7 @@ def _passed(rank: Any, load: StepLoad, rates: Rates) -> StepTime:
         passes=(rank.moved * new + rank.states * load.decodes * batch) / rates.pass_rate
         + rank.other_flops * new / rates.wide,
         launching=rank.kernels * rates.kernel + rank.narrowed * rates.quantise + rank.moe_layers * rates.routing,
-        communication=_communication(rank, new, rates),
+        communication=_communication(rank, new, everyone, rates),
         host=rates.step + rates.serial * load.decodes,
         drafting=0.0,
     )
@@ -184,14 +186,14 @@ def _experts(rank: Any, tokens: Any, rates: Rates) -> Any:
     return products + rows * rank.moe_layers * rank.message * rates.sorting
 
 
-def _communication(rank: Any, tokens: Any, rates: Rates) -> Any:
+def _communication(rank: Any, tokens: Any, everyone: Any, rates: Rates) -> Any:
     """Sums over ranks: each sends and receives 2 (n - 1) / n of a message. What attention and dense matrices give is
     summed by the ranks of a sequence; where ranks of attention hold different ones, the tokens of all go to all ranks
-    of experts and their sums come back. tokens: of one rank of attention."""
+    of experts and their sums come back. tokens: of one rank of attention; everyone: of all."""
     ranks = rank.tp * rank.dp
     crossing = 2 * (rank.tp - 1) / rank.tp * rank.summed * tokens
     sums = rank.sums * (rates.latency + crossing / rates.link)
-    wide = 2 * (ranks - 1) / ranks * rank.message * tokens * rank.dp
+    wide = 2 * (ranks - 1) / ranks * rank.message * everyone
     longer = 1 + (rates.gathering - 1) * (1 - 1 / rank.dp)
     exchanges = rank.exchanges * (rates.wide_latency + wide / rates.wide_link) * longer
     return sums + exchanges + (rank.pp - 1) * (rates.stage_latency + rank.message * tokens / rates.stage_link)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from calc.serve.answer import capacity_of
+from calc.serve.closed_form import capacity_of
 from calc.serve.layout import layout_of
 from calc.serve.service import service_of
 from calc.spec import Mla, ModelSpec

@@ -76,6 +76,14 @@ def test_a_rate_beyond_capacity_is_refused_with_it(run: Run) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("rate", "noted"), [("0.45", False), ("0.56", True)])
+def test_a_rate_from_which_a_server_does_not_recover_is_noted(run: Run, rate: str, noted: bool) -> None:
+    words = ("--gpu", "l4", "--dtype", "fp8", "--input", "1000", "--output", "1000", "--requests", "50")
+    code, _, err = run("llama-3.1-8b", *words, "--rate", rate)
+    assert code == 0
+    assert ("once a burst has filled the cache 0.5" in err) is noted
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -11,7 +11,8 @@ from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.plan.serving import search_serving
 from calc.plan.serving_plan import Slo, Wish
-from calc.serve.answer import answer, capacity_of
+from calc.serve.answer import answer
+from calc.serve.closed_form import capacity_of
 from calc.serve.layout import layout_of
 from calc.serve.service import Service, service_of
 from calc.serve.work import LONGEST

@@ -6,7 +6,7 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
-from calc.serve.answer import capacity_of
+from calc.serve.closed_form import capacity_of
 from calc.serve.constants import Fitted, constants
 from calc.serve.formats import served_format
 from calc.serve.layout import layout_of

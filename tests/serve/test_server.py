@@ -114,6 +114,21 @@ def test_answers_behind_prompts_of_others_all_end(rules: Rules, lengths: list[tu
     assert server.preemptions or not server.busy["reading"]
 
 
+def test_a_prompt_is_read_by_one_rank_of_attention() -> None:
+    """A step has room for 64 tokens on four ranks: of one prompt it takes 16 at a time, of four all 64."""
+    rules = Rules(64, 8, 4, 100, mixed=True, chunked=True, ranks=4)
+    steps = {}
+    for n in (1, 4):
+        server = Server(CLOCK, rules)
+        for i in range(n):
+            server.add(Request(i, 0.0, 48, 1))
+        steps[n] = 0
+        while not server.idle:
+            server.advance(float("inf"))
+            steps[n] += 1
+    assert steps == {1: 3, 4: 3}
+
+
 def test_an_answer_behind_a_prompt_of_others_is_steps_of_answers() -> None:
     """Nothing of it is read: the second token comes a step of one sequence after it came, as do all others."""
     server = Server(CLOCK, Rules(8192, 8, 16, 10_000, mixed=True, chunked=True))

@@ -8,7 +8,8 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
-from calc.serve.answer import answer, capacity_of, check_rate, steady_of
+from calc.serve.answer import answer, check_rate
+from calc.serve.closed_form import capacity_of, steady_of
 from calc.serve.layout import layout_of
 from calc.serve.report import report_of
 from calc.serve.requests import Request
@@ -49,6 +50,19 @@ def test_closed_form(input: int, output: int, concurrency: int, engine: str) -> 
 @pytest.mark.parametrize("stages", [2, 4])
 def test_closed_form_of_pipelines(input: int, output: int, concurrency: int, stages: int) -> None:
     service = llama(pp=stages)
+    workload = closed_loop(concurrency, input, output, 20 * concurrency, spread=1.0, seed=3)
+    expected = steady_of(service, workload.mean_input, workload.mean_output, float(concurrency))
+    tpot, requests = middle(service, workload)
+    assert requests == pytest.approx(float(expected.requests), rel=0.04)
+    assert tpot == pytest.approx(float(expected.tpot), rel=0.04)
+
+
+@pytest.mark.parametrize(("input", "output", "concurrency"), [(1000, 1000, 8), (1000, 1000, 64), (4000, 500, 16)])
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_closed_form_of_ranks_of_attention(input: int, output: int, concurrency: int, ranks: int) -> None:
+    """Of prompts that meet in a step each is another rank's."""
+    spec = load_model("qwen3-30b-a3b")
+    service = service_of(spec, "h100-sxm", layout_of(spec, attention_dp=ranks, ep=ranks), "vllm", "bf16")
     workload = closed_loop(concurrency, input, output, 20 * concurrency, spread=1.0, seed=3)
     expected = steady_of(service, workload.mean_input, workload.mean_output, float(concurrency))
     tpot, requests = middle(service, workload)

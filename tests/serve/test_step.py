@@ -62,6 +62,23 @@ def test_the_clock_s_short_way_is_the_step_s(decoding: int, context: float, engi
     )
 
 
+def test_of_one_prompt_one_rank_of_attention_has_all_and_ranks_of_experts_their_share() -> None:
+    """Its attention and dense matrices take what they take alone; experts and what goes to them take what a fourth of
+    the prompt on each of four ranks takes."""
+    spec = load_model("qwen3-30b-a3b")
+    service = service_of(spec, "h100-sxm", Layout(attention_dp=4, ep=4), "vllm", "bf16")
+    flops = 4096 * 1e8
+    lone = step_time(service.rank, StepLoad(0.0, 4096.0, 0.0, 0.0, flops, 1.0), service.rates)
+    split = step_time(service.rank, StepLoad(0.0, 1024.0, 0.0, 0.0, flops / 4, 1.0, readers=4.0), service.rates)
+    every = step_time(service.rank, StepLoad(0.0, 4096.0, 0.0, 0.0, flops, 1.0, readers=4.0), service.rates)
+    assert (lone.experts, lone.communication) == pytest.approx((split.experts, split.communication))
+    assert (lone.matrices, lone.prompts) == pytest.approx((every.matrices, every.prompts))
+    assert every.experts > 2 * lone.experts
+    clock = StepClock(service.rank, service.rates)
+    one, four = (clock.seconds(0, 0.0, [Piece(0, 4096, True)] * n) for n in (1, 4))
+    assert one < four < 4 * one
+
+
 def test_stages_do_not_shorten_the_way_of_one_request() -> None:
     """A lone prompt, or a lone answer, passes all layers one after the other, on however many GPUs they stand."""
     one, four = (llama(pp=n).server(4096).clock for n in (1, 4))
