@@ -80,7 +80,7 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[:1] == ["plan"] and "--serve" in args:
             # A plan to serve asks for other words than a plan to train.
-            return "plan", import_module("calc.cli.plan_serving").plan_serving, args[1:]
+            return "plan --serve", import_module("calc.cli.plan_serving").plan_serving, args[1:]
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             ctx.fail(f"COMMAND: expected one of {', '.join(known)}{did_you_mean(args[0], known)}, found {args[0]!r}")

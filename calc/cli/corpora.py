@@ -11,6 +11,7 @@ from calc.cli.amounts import Positive
 from calc.errors import Refused
 from calc.output.progress import Progress
 from calc.tokens.corpus import Corpus, corpus
+from calc.units import si
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NAMES = ("corpus", "bytes_per_token", "tokens_per_word", "tokenizer", "sample")
@@ -62,5 +63,5 @@ def word(found: Corpus, tokens: float) -> tuple[str, str]:
     """The same as a row of words."""
     return (
         "corpus",
-        f"{found.tokens:.4g} unique tokens ({found.in_words}); this is {found.epochs(tokens):.3g} epochs of them",
+        f"{si(found.tokens)} unique tokens ({found.in_words}); this is {found.epochs(tokens):.3g} epochs of them",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from calc.errors import Refused
 from calc.tokens.counting import Tally, count_file
 from calc.tokens.encoders import load_encoder
-from calc.units import parse_amount, parse_bytes
+from calc.units import parse_amount, parse_bytes, si
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Corpus:
     def in_words(self) -> str:
         """The conversion in words."""
         ratio = f"{self.ratio:.4g} bytes a token" if self.unit == "bytes" else f"{self.ratio:.4g} tokens a word"
-        return f"{self.amount:.4g} {self.unit} at {ratio}"
+        amount = si(self.amount, "B") if self.unit == "bytes" else f"{si(self.amount)} words"
+        return f"{amount} at {ratio}"
 
 
 def corpus(

@@ -92,6 +92,9 @@ def test_a_corpus_is_unique_tokens() -> None:
     assert {name: by_bytes[name] for name in by_tokens} == by_tokens
     assert by_bytes["corpus_tokens"] == 75e9
     assert by_bytes["corpus_epochs"] == by_bytes["epochs"]
+    assert by_bytes["corpus"] == "300 GB at 4 bytes a token"
+    (by_words,) = records("optimal", "--compute", "1e22", "--corpus", "30e9 words", "--tokens-per-word", "1.5")
+    assert by_words["corpus"] == "30.0B words at 1.5 tokens a word"
     with pytest.raises(Refused, match="says the same"):
         run("optimal", "--compute", "1e22", "--unique-tokens", "1B", "--corpus", "1GB", "--bytes-per-token", "4")
     with pytest.raises(Refused, match=r"--params: expected compute, .* or --corpus, found"):

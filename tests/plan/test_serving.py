@@ -357,3 +357,10 @@ def test_a_column_of_prices_stands_where_there_are_some(run: Run) -> None:
     assert "the cheapest\n" in priced
     _, asked, _ = run(*words, "--slo", "tpot=50ms")
     assert "most tokens a GPU that meets the SLO, every request simulated\n" in asked
+
+
+def test_what_is_missing_is_looked_up_in_the_help_of_plans_to_serve(run: Run) -> None:
+    code, _, err = run("--input", "512", "--output", "64")
+    assert code == 2
+    assert err.startswith("error: Missing option '--on'. (try ")
+    assert err.endswith(" plan --serve --help')\n")
