@@ -58,8 +58,7 @@ def test_the_best_is_what_serve_says() -> None:
 
 
 def test_no_layout_beats_the_best_at_any_load() -> None:
-    """Each layout that holds the model, with as many users as meet the SLO, simulated as `serve` does; what lies between
-    two loads is worth at most what the next one is."""
+    """Each layout that holds the model, with ever more users while they meet the SLO, simulated as `serve` does."""
     wish = replace(WISH, devices=("h100-sxm", "h200"), output=64, prices={"h100-sxm": 2.0, "h200": 3.0})
     best, worth = search_serving(wish).best, []
     assert best is not None

@@ -93,7 +93,7 @@ def test_gradients_are_added_up_in_parts_where_every_pass_reduces_them(
     model: str, plan: dict[str, Any], added: float
 ) -> None:
     """What is there is read, what is new is read, and the sum is written: 12 bytes a parameter in fp32, three times
-    for four micro-batches. A pipeline adds whole gradients up: of half the layers, and of a table or a head as large."""
+    for four micro-batches. A pipeline adds whole gradients up: of half the layers, and a table or a head as large."""
     words = {"cluster": "dgx-h100", "seq": 512, "micro_batches": 4, "recipe": "bf16-mixed", "checkpointing": "full"}
     found = sent(model, **words, **plan)
     assert found["gradients.accumulate accumulate"] == pytest.approx(3 * 12 * added, rel=1e-6)
