@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,19 @@ def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers")
         raw = parse_json(read_stream(sys.stdin.buffer, "standard input"), "standard input")
         return from_config(raw, "stdin", tying)
     if re.fullmatch(r"[\w.-]{1,80}", text) and (PRESETS / f"{text.lower()}.toml").is_file():
-        name = text.lower()
-        return from_toml(read_text(PRESETS / f"{name}.toml"), name, name, tying)
+        return _preset(text.lower(), tying)
     path = Path(text)
     if text and (path.suffix in (".json", ".toml") or _exists(path)):
         return _from_file(path, tying)
     if HUB_ID.fullmatch(text) and not text.startswith((".", "-")):
         return _from_hub(text, tying)
     raise _not_found(text)
+
+
+@cache
+def _preset(name: str, tying: Tying) -> ModelSpec:
+    """One description however often a preset is named, so that what is remembered of it is found again."""
+    return from_toml(read_text(PRESETS / f"{name}.toml"), name, name, tying)
 
 
 def config_of(reference: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
