@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from calc.dtypes import misaligned
 from calc.errors import Refused
@@ -15,6 +16,7 @@ from calc.quantities.flops import plain_products
 from calc.quantities.saved_tensors import LayerSaved, SavedTensors, saved_tensors
 from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, largest, minimum
 from calc.spec import Lora, ModelSpec
+from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
 from calc.spec.run import Checkpointing, Run
 from calc.spec.run.precision import recipe
@@ -61,10 +63,23 @@ def activations(
     if run.execution == "megatron":
         return [megatron.activations(spec, load, run, checkpointing, stage) for stage in found]
     _check(spec, run, checkpointing)
-    made = saved_tensors(spec, load, settings(spec, run, checkpointing))
+    made = _made(spec, load, settings(spec, run, checkpointing))
     padded = run.fuses and run.stack is None and run.device == "cuda" and _pads(spec, made)
     end = spec.schedule[-1] if spec.schedule else spec.layers[-1].name
     return [_on_stage(made, run, checkpointing, stage, padded, end) for stage in found]
+
+
+def _made(spec: ModelSpec, load: Load, how: Settings) -> SavedTensors:
+    """What a pass keeps; of whole numbers it is remembered, since very many plans ask for a few passes."""
+    sizes = (load.batch, load.seq, load.context, load.source, load.usual_source, load.images, load.document)
+    if all(size is None or isinstance(size, int) for size in (*sizes, *(load.image or ()))):
+        return _remembered(CacheKey(spec), load, how)
+    return saved_tensors(spec, load, how)
+
+
+@lru_cache(maxsize=64)
+def _remembered(model: CacheKey[ModelSpec], load: Load, how: Settings) -> SavedTensors:
+    return saved_tensors(model.value, load, how)
 
 
 def _pads(spec: ModelSpec, made: SavedTensors) -> bool:
