@@ -24,6 +24,7 @@ from calc.trace.primitives.convolution import steps
 from calc.trace.tensor import Tensor
 from calc.trace.trace import Trace
 from tests.architectures.cases_media import MEDIA
+from tests.test_three_readings import numbers_in
 
 PRESETS = ("conformer-s", "conformer-aed", "ft-transformer")
 FIXED = ("mllama", "mllama_vision_model", "sam", "sam2", "sam_vision_model")
@@ -44,6 +45,19 @@ def everything(spec: ModelSpec, load: Load) -> list[object]:
     return [*parameters(spec).values(), *(term for count in passes for term in (count.linear, count.attention))]
 
 
+SYMBOLS = sympy.symbols("batch seq source images tall wide", positive=True)
+
+
+@cache
+def formulas(name: str) -> tuple[list[sympy.Expr], dict[sympy.Symbol, int]]:
+    """Everything of a model in symbols, and the values of its sizes."""
+    symbols, values = symbolic(spec_of(name))
+    batch, seq, source, images, *image = SYMBOLS
+    fixed = name in FIXED
+    load = Load(batch, seq, source=source, images=0 if fixed else images, image=None if fixed else tuple(image))
+    return [sympy.sympify(each) for each in everything(symbols, load)], values
+
+
 @each_model
 @settings(max_examples=3, deadline=None)
 @given(st.tuples(sides, sides), st.integers(400, 3000), st.integers(1, 40), st.integers(0, 3))
@@ -52,14 +66,9 @@ def test_symbols_give_the_exact_ints(name: str, image: tuple[int, int], source: 
     read = None if name in FIXED else image
     images = 0 if name in FIXED else images
     exact = everything(spec_of(name), Load(batch=2, seq=seq, source=source, images=images, image=read))
-    symbols, values = symbolic(spec_of(name))
-    own = {each: sympy.Symbol(each, positive=True) for each in ("batch", "seq", "source", "images", "tall", "wide")}
-    read = None if name in FIXED else (own["tall"], own["wide"])
-    more = 0 if name in FIXED else own["images"]
-    load = Load(own["batch"], own["seq"], source=own["source"], images=more, image=read)
-    given_values = (2, seq, source, images, *image)
-    values |= dict(zip(own.values(), given_values, strict=True))
-    assert [sympy.sympify(each).subs(values) for each in everything(symbols, load)] == exact
+    found, values = formulas(name)
+    values = values | dict(zip(SYMBOLS, (2, seq, source, images, *image), strict=True))
+    assert numbers_in(found, values) == exact
 
 
 @each_model
