@@ -164,9 +164,15 @@ def idle(model: Model, found: probes.Saved) -> dict[str, int]:
     return {path: sum(2 * p.numel() for p in expert.parameters() if p.dim() == 2) for path, expert in idle.items()}
 
 
-def check(spec: ModelSpec, mode: Mode) -> None:
+def check(spec: ModelSpec, *modes: Mode) -> None:
+    """Each mode, with one twin for all of a format."""
+    models = {mode.dtype: twin(spec, mode) for mode in {mode.dtype: mode for mode in modes}.values()}
+    for mode in modes:
+        check_one(models[mode.dtype], spec, mode)
+
+
+def check_one(model: Model, spec: ModelSpec, mode: Mode) -> None:
     """In total, and of every layer that is not the first of its kind, which keeps what serves them all."""
-    model = twin(spec, mode)
     written, found = expected(spec, mode), measured(model, mode)
     absent = idle(model, found) if mode.autocast else {}
     assert found.total + sum(absent.values()) == sum(count * each.tensor.bytes for count, each in written.everything())
@@ -186,8 +192,7 @@ def check(spec: ModelSpec, mode: Mode) -> None:
 )
 def test_every_family(name: str, modes: tuple[Mode, ...]) -> None:
     spec = small(from_config({"model_type": name, **CONFIGS[name]}))
-    for mode in modes:
-        check(spec, mode)
+    check(spec, *modes)
 
 
 @pytest.mark.parametrize(
