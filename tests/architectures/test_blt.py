@@ -32,6 +32,7 @@ from harness.counter import count  # noqa: E402
 from reference_models import build  # noqa: E402
 from tests.architectures.cases_bytes import BLT, BYTES, within  # noqa: E402
 from tests.architectures.their_models import held  # noqa: E402
+from tests.test_three_readings import numbers_in  # noqa: E402
 
 BATCH, SEQ = 2, 23
 each_case = pytest.mark.parametrize("config", BYTES["blt"], ids=["as usual", "narrow", "three vectors"])
@@ -164,7 +165,7 @@ def test_formulas_and_arrays_give_the_exact_ints(config: dict[str, Any], scores:
     symbols, values = symbolic(spec)
     seq = sympy.Symbol("seq", positive=True)
     formulas = (forward(symbols, Load(BATCH, seq, scores=scores)).total, *trained(symbols, seq, scores))
-    assert [tuple(each.subs(values | {seq: n}) for each in formulas) for n in seqs] == exact
+    assert [tuple(numbers_in(formulas, values | {seq: n})) for n in seqs] == exact
     column = numpy.array(seqs, dtype=float)
     together = (forward(spec, Load(BATCH, column, scores=scores)).total, *trained(spec, column, scores))
     assert list(zip(*(each.tolist() for each in together), strict=True)) == exact

@@ -22,7 +22,7 @@ from reference_models.saved import saved_tensors as probed  # noqa: E402
 from tests.architectures.cases_recent import RECENT  # noqa: E402
 from tests.reference_models.test_counts import check as counted  # noqa: E402
 from tests.reference_models.weights import copy_weights, vary  # noqa: E402
-from tests.saved.test_encoders import agree  # noqa: E402
+from tests.saved.test_readings import agree  # noqa: E402
 from tests.saved.test_twins import MODES, Mode, check  # noqa: E402
 
 CASES = RECENT["doge"][3:]

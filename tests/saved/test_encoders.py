@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
 import pytest
-import sympy
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +24,6 @@ from calc.spec import (  # noqa: E402
     SideConvolution,
 )
 from calc.spec.load import Load  # noqa: E402
-from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.saved import saved_tensors  # noqa: E402
 from tests.architectures.cases_media import ADAPTED, MEDIA  # noqa: E402
@@ -35,7 +32,7 @@ from tests.architectures.test_media import build as built  # noqa: E402
 from tests.architectures.test_text import build as text_model  # noqa: E402
 from tests.architectures.test_text import inputs as text_inputs  # noqa: E402
 from tests.reference_models.test_counts import check as counted  # noqa: E402
-from tests.saved.test_readings import total  # noqa: E402
+from tests.saved.test_readings import agree, total  # noqa: E402
 from tests.saved.test_twins import (  # noqa: E402
     MODES,
     SEQ,
@@ -95,18 +92,6 @@ def test_one_head() -> None:
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 def test_three_readings_agree(table: dict[str, Any], how: Settings) -> None:
     agree(of(table), how)
-
-
-def agree(spec: ModelSpec, how: Settings) -> None:
-    """What is kept, by ints, by symbols and by arrays."""
-    exact = total(spec, Load(batch=3, seq=SEQ), how)
-    symbols, values = symbolic(spec)
-    batch, seq = sympy.symbols("batch seq", positive=True)
-    formula = total(symbols, Load(batch=batch, seq=seq), how)
-    assert sympy.sympify(formula).subs({**values, batch: 3, seq: SEQ}) == exact
-    column = {each: numpy.full(2, float(value)) for each, value in sizes_of(spec).items()}
-    found = total(with_sizes(spec, column), Load(batch=numpy.full(2, 3.0), seq=numpy.full(2, float(SEQ))), how)
-    assert numpy.array_equal(numpy.broadcast_to(found, (2,)), [exact, exact])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("n_heads", "span"), [(2, 3), (1, 5), (4, 1)])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
 import pytest
-import sympy
 
 torch = pytest.importorskip("torch")
 
@@ -31,11 +29,10 @@ from calc.spec import (  # noqa: E402
     Rwkv7,
 )
 from calc.spec.load import Load  # noqa: E402
-from calc.spec.resizing import sizes_of, symbolic, with_sizes  # noqa: E402
 from calc.trace.settings import Settings  # noqa: E402
 from reference_models.adapters import adapt  # noqa: E402
 from tests.architectures.cases_recurrent import RECURRENT  # noqa: E402
-from tests.saved.test_readings import total  # noqa: E402
+from tests.saved.test_readings import agree  # noqa: E402
 from tests.saved.test_twins import CONFIGS, MODES, SEQ, Mode, check, measured, size, twin  # noqa: E402
 
 DELTA: dict[str, Any] = {"d_key": 6, "d_value": 5}
@@ -137,15 +134,8 @@ def test_low_rank_updates_of_frozen_weights(mixer: Node, name: str, mode: Mode) 
 @pytest.mark.parametrize("how", [Settings(), Settings("sdpa", autocast=True)], ids=lambda how: how.execution)
 @pytest.mark.parametrize("seq", [24, 64, 77])
 def test_three_readings_agree(name: str, how: Settings, seq: int) -> None:
-    spec = from_config({"model_type": name, **(RECURRENT[name][0] if name in RECURRENT else CONFIGS[name])})
-    exact = total(spec, Load(batch=3, seq=seq), how)
-    symbols, values = symbolic(spec)
-    n_batch, n_seq = sympy.symbols("batch seq", positive=True)
-    formula = total(symbols, Load(batch=n_batch, seq=n_seq), how)
-    assert sympy.sympify(formula).subs({**values, n_batch: 3, n_seq: seq}) == exact
-    column = {each: numpy.full(2, float(value)) for each, value in sizes_of(spec).items()}
-    found = total(with_sizes(spec, column), Load(batch=numpy.full(2, 3.0), seq=numpy.full(2, float(seq))), how)
-    assert numpy.array_equal(numpy.broadcast_to(found, (2,)), [exact, exact])  # type: ignore[arg-type]
+    config = RECURRENT[name][0] if name in RECURRENT else CONFIGS[name]
+    agree(from_config({"model_type": name, **config}), how, seq)
 
 
 @pytest.mark.parametrize("mixer", [ONCE[0], ONCE[2]], ids=lambda mixer: mixer.kind)

@@ -20,8 +20,7 @@ from tests.architectures.test_text import SEQ as TOKENS  # noqa: E402
 from tests.architectures.test_text import SOURCE, inputs  # noqa: E402
 from tests.architectures.test_text import build as text_model  # noqa: E402
 from tests.reference_models.test_counts import check as counted  # noqa: E402
-from tests.saved.test_encoders import agree  # noqa: E402
-from tests.saved.test_readings import total  # noqa: E402
+from tests.saved.test_readings import agree, total  # noqa: E402
 from tests.saved.test_twins import MODES, check  # noqa: E402
 
 BY_EARLIER = [{}, {"position_embeddings_type": "rotary"}]
