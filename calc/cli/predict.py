@@ -16,6 +16,7 @@ from calc.cli.run_options import GroupedCommand, of_run
 from calc.errors import Refused
 from calc.output.notes import warn_beyond
 from calc.output.tables import emit
+from calc.quantities.modules import TIMED
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.run import Run
@@ -93,7 +94,7 @@ LEAST = "none; with --stack or --cluster the least that fits"
         "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
         "checkpointing": LEAST,
     },
-    texts={"dtype": DTYPE},
+    texts={"dtype": DTYPE, "recompute": f"Training: computed again in backward: {', '.join(TIMED)}."},
 )
 @adapters
 @click.option("--by-op", is_flag=True, help="Every op with its place on the roofline.")

@@ -57,7 +57,7 @@ def _flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in record.items():
         if isinstance(value, Mapping):
             flat |= _flatten(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
+        elif isinstance(value, list | tuple):
             for i, item in enumerate(value):
                 flat |= (
                     _flatten(item, f"{prefix}{key}.{i}.") if isinstance(item, Mapping) else {f"{prefix}{key}.{i}": item}

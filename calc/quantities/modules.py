@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from calc.errors import Refused
-from calc.spec.run.training import MODULES
+from calc.spec.run.training import MODULES, RECOMPUTABLE
 from calc.trace.part import Leaf
 
 UNTIMED = ("activation", "norm")
 """Regions that are written down for what they keep alone."""
+TIMED = tuple(name for name in RECOMPUTABLE if name not in UNTIMED)
+"""Regions and modules whose time is known."""
 
 
 def in_pieces(leaf: Leaf, names: Collection[str]) -> bool:
@@ -43,6 +45,6 @@ def recomputed_pieces(everything: Sequence[Leaf], names: Collection[str]) -> lis
         return []
     for name in UNTIMED:
         if name in names:
-            raise Refused("recompute", "regions and modules whose time is known, not what one kernel is part of", name)
+            raise Refused("recompute", f"one of {', '.join(TIMED)}, whose time is known", name)
     check_modules(everything, names)
     return [leaf for leaf in everything if leaf.op.live and in_pieces(leaf, names)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -152,6 +154,17 @@ def test_mfu_says_which_pairs_it_counts(run: Run, model: str, seq: str, pairs: s
     assert json.loads(out)["mfu_pairs"] == pairs
     _, text, _ = run(*words)
     assert said in text
+
+
+def test_lists_have_a_column_an_item_in_csv(run: Run) -> None:
+    words = ("predict", "gpt2", "--gpu", "h100-sxm", "--phase", "training", "--seq", "64", "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(run(*words, "--recompute", "attention,mlp")[1]))
+    assert {name: value for name, value in row.items() if "recompute" in name and name.startswith("plan.")} == {
+        "plan.recompute.0": "attention",
+        "plan.recompute.1": "mlp",
+    }
+    (row,) = csv.DictReader(io.StringIO(run(*words)[1]))
+    assert not any(name.startswith("plan.recompute") for name in row)
 
 
 def test_what_does_not_fit_is_said_once_with_what_to_ask(run: Run) -> None:

@@ -67,7 +67,7 @@ def test_plans_in_columns_are_plans_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"recompute": ("norm",)}, "recompute: expected regions and modules whose time is known"),
+        ({"recompute": ("norm",)}, "recompute: expected one of attention, .*, whose time is known, found norm"),
         ({"recompute": ("moe",)}, r"recompute: expected modules that the model has \(core_attn, mlp\)"),
         ({"recompute": ("mlp",), "checkpointing": "full"}, "recompute: expected none beside full checkpointing"),
         ({"recompute": ("mlp",), "phase": "forward"}, "recompute: expected none beside forward"),
