@@ -9,12 +9,9 @@ from calc.errors import Refused
 from calc.serve.constants import Fitted, greatest, least
 from calc.spec.hardware import Device
 from calc.time.cluster.crossing import carried, waiting
-from calc.time.cluster.links import adapter, domain_of
+from calc.time.cluster.links import adapter, domain_of, hosted_share, within_node
 from calc.time.models.collective import passes
 
-HOSTED = 0.6
-"""Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
-6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
 HOSTED_BEGINS = 1.5e-5
 """Seconds that such sums take besides: 12 us for 131 kB, 44 us for 1 MB, 244 us for 8.4 MB on two RTX PRO 6000, 75 us
 for 1 MB on two L40S (the same tables, 16 bits)."""
@@ -46,7 +43,8 @@ def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: Any) -> Wa
         near = _within(device, fitted, linked, "--tp", ranks)
         return near._replace(begins=near.begins * (1 + fitted.of("ranks") * (ranks - 1)))
     each = max(some for some in range(1, joined + 1) if ranks % some == 0)
-    card = _beyond(device, fitted, linked).bandwidth * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
+    beyond = _beyond(device, fitted, linked, ranks).bandwidth
+    card = beyond * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
     fast = _within(device, fitted, linked, "--tp", ranks).bandwidth if each > 1 else math.inf
     return Way(least(card, fast), float(waiting("all_reduce", ranks, each)))
 
@@ -62,7 +60,7 @@ def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linke
     hops, joined = stages - 1, max(domain_of(device) // wide, 1)
     far = hops // joined
     near = hops - far
-    ways = [(far, _beyond(device, fitted, linked))] * (far > 0)
+    ways = [(far, _beyond(device, fitted, linked, wide * stages))] * (far > 0)
     ways += [(near, _within(device, fitted, linked, "--pp", stages))] * (near > 0)
     seconds = sum(count / way.bandwidth for count, way in ways)
     return Way(hops / seconds, sum(count * way.begins for count, way in ways) / hops)
@@ -75,7 +73,7 @@ def between_servers(device: Device, gpus: int, fitted: Fitted) -> Any:
     Errors: Refused for several of a device whose links are not known.
     """
     if gpus > domain_of(device):
-        return _beyond(device, fitted, 0.0).bandwidth
+        return _beyond(device, fitted, 0.0, gpus).bandwidth
     return _within(device, fitted, 0.0, "--gpus", gpus).bandwidth
 
 
@@ -83,12 +81,16 @@ def _within(device: Device, fitted: Fitted, linked: Any, option: str, found: int
     """Over the device's own links, or through its host where it has none."""
     if device.link_one_way is not None:
         return Way(float(device.link_one_way) * fitted.share("link"), linked)
-    if device.host is None:
+    hosted = hosted_share(device)
+    if hosted is None:
         raise Refused(option, f"1 on {device.name}, whose links are not known", found)
-    return Way(float(device.host.value) / 2 * HOSTED, greatest(linked, HOSTED_BEGINS))
+    return Way(hosted, greatest(linked, HOSTED_BEGINS))
 
 
-def _beyond(device: Device, fitted: Fitted, linked: Any) -> Way:
-    """By one GPU's adapter, beyond the fast links' domain."""
+def _beyond(device: Device, fitted: Fitted, linked: Any, gpus: int) -> Way:
+    """Beyond the fast links' domain: through the host where a node has all the GPUs, else by one GPU's adapter."""
+    hosted = hosted_share(device)
+    if hosted is not None and within_node(device, gpus):
+        return Way(hosted, greatest(linked, HOSTED_BEGINS))
     begins = linked if device.link_one_way is not None else greatest(linked, HOSTED_BEGINS)
     return Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))

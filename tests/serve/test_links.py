@@ -10,7 +10,7 @@ from calc.serve.closed_form import capacity_of
 from calc.serve.constants import Fitted, constants
 from calc.serve.formats import served_format
 from calc.serve.layout import layout_of
-from calc.serve.links import HOSTED, HOSTED_BEGINS
+from calc.serve.links import HOSTED_BEGINS
 from calc.serve.rates import rates_of
 from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, step_time
@@ -19,7 +19,7 @@ from calc.spec.clusters import load_cluster
 from calc.spec.run import Run
 from calc.time import predict
 from calc.time.cluster import crossing
-from calc.time.cluster.links import adapter, domain_of, links_of
+from calc.time.cluster.links import HOSTED, adapter, domain_of, links_of
 from calc.time.models.collective import EFFICIENCY
 from tests.conventions.shapes import LLAMA_3
 
@@ -39,6 +39,24 @@ def test_fast_links_join_what_the_device_says_wherever_it_is_asked(gpu: str, joi
     cards = adapter(gpu) * constants()["network"] * (2 * joined - 1)
     assert beyond.link == pytest.approx(min(cards, within.link))
     assert beyond.latency > within.latency
+
+
+@pytest.mark.parametrize("gpu", ["a100-pcie-80gb", "h100-pcie", "h100-nvl", "a40", "rtx-a6000", "rtx-3090"])
+def test_a_bridge_joins_two_cards_and_the_host_the_others_of_a_node(gpu: str) -> None:
+    device = load_device(gpu)
+    assert domain_of(device) == 2
+    assert device.host is not None
+    assert device.link_one_way is not None
+    hosted = device.host.value / 2 * HOSTED
+    assert [links_of(Run(dp=n), device).share for n in (2, 8, 16)] == [hosted, hosted, None]
+    assert links_of(Run(dp=8, network=1e9), device).share == 1e9
+    rates = {n: rates_of(device, served_format("bf16"), "vllm", n, False) for n in (2, 4, 8, 16)}
+    # Of a sum over four, each card carries half of three halves through the host.
+    assert rates[4].link == pytest.approx(min(hosted * 3, rates[2].link))
+    assert rates[2].link >= rates[4].link >= rates[8].link * 0.99
+    assert rates[4].latency > rates[2].latency
+    with pytest.raises(Refused, match="a domain of 2 GPUs"):
+        predict(LLAMA_3["8B"], gpu, phase="training", seq=512, dp=16)
 
 
 @pytest.mark.parametrize("ranks", [9, 11, 12, 16, 24, 64])

@@ -72,7 +72,7 @@ def test_logs_of_requests(name: str) -> None:
     found, text = replayed(log, service), DOCUMENT.read_text()
     for which, spread in found.items():
         measured = log.spreads[which]
-        assert spread.p99 == pytest.approx(measured.p99, rel=0.2 if layout.tp == 1 else 0.28)
+        assert spread.p99 == pytest.approx(measured.p99, rel=0.2 if layout.tp == 1 else 0.29)
         means, worst = f"{measured.mean:.3f} | {spread.mean:.3f}", f"{measured.p99:.3f} | {spread.p99:.3f}"
         line = f"| {LOGS[name]} | {which} | {means} | {worst} |"
         assert f"{line} {spread.p99 / measured.p99 - 1:+.1%} |" in text

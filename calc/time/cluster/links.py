@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.sizes import Size, maximum, minimum
+from calc.sizes import Size, holds, maximum, minimum
 from calc.spec.clusters import adapter_of
 from calc.spec.hardware import Device
 from calc.spec.run import Run
 from calc.time.device.priors import priors
+
+HOSTED = 0.6
+"""Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
+6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
 
 
 class Links(NamedTuple):
@@ -26,9 +30,11 @@ class Links(NamedTuple):
 
 
 def links_of(run: Run, device: Device | None) -> Links:
-    """Those of its cluster; without one, domains are the device's and `network` is each GPU's share beyond."""
+    """Those of its cluster; without one, domains are the device's and `network` is each GPU's share beyond, which is
+    the link to the host where cards whose links join a few stand in one node."""
     if run.cluster is None:
-        return Links(domain_of(device), run.network)
+        hosted = hosted_share(device) if within_node(device, run.gpus) else None
+        return Links(domain_of(device), hosted if run.network is None else run.network)
     return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
 
 
@@ -36,6 +42,18 @@ def domain_of(device: Device | None) -> int:
     """GPUs that the fast links of a device join: as its entry in the catalogue says, else a node."""
     said = None if device is None else device.domain
     return priors()["network"]["node"] if said is None else said.value
+
+
+def within_node(device: Device | None, gpus: Size) -> bool:
+    """Whether so many GPUs stand in one node, though their fast links join fewer (two cards of a bridge)."""
+    node = priors()["network"]["node"]
+    return domain_of(device) < node and not holds(gpus > node)
+
+
+def hosted_share(device: Device | None) -> float | None:
+    """Bytes a second, one way, that a GPU reaches another of its node with through the host; None where it is not
+    known what leads there."""
+    return None if device is None or device.host is None else float(device.host.value) / 2 * HOSTED
 
 
 def adapter(device: str) -> float:
