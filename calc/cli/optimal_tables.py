@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from calc.cli import corpora
@@ -43,9 +44,9 @@ def numbers_table(answer: Optimum, others: dict[str, dict[str, float]]) -> Table
     rate = answer.learning_rate
     batches = [batch for batch, _ in answer.rules.values() if batch is not None]
     rates = [rate for _, rate in answer.rules.values()]
-    rows.append(("batch, tokens", si(answer.batch_tokens), "", f"{si(min(batches))} to {si(max(batches))}"))
+    rows.append(("batch, tokens", si(answer.batch_tokens), "", _from_to([si(each) for each in sorted(batches)])))
     shown = "–" if rate is None else f"{rate:.2e}"
-    rows.append(("learning rate", shown, "", f"{min(rates):.2e} to {max(rates):.2e}"))
+    rows.append(("learning rate", shown, "", _from_to([f"{each:.2e}" for each in sorted(rates)])))
     rows += [(f"compute with {factor:g} x N", f"{cost - 1:+.1%}", "", "") for factor, cost in answer.deviation.items()]
     more = {**answer.routing, **answer.more}
     for name, value in more.items():
@@ -129,6 +130,11 @@ def _plainly(value: float) -> str:
 
 def _ends(name: str, band: Interval) -> str:
     return _span(name, band.low, band.high)
+
+
+def _from_to(values: Sequence[str]) -> str:
+    """The first and the last of what several rules give; nothing where fewer than two give anything."""
+    return f"{values[0]} to {values[-1]}" if len(values) > 1 else ""
 
 
 def _span(name: str, low: float, high: float) -> str:

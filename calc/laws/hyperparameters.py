@@ -24,6 +24,10 @@ _EMBEDDINGS = {
 """What a law counts as N -> the part of the embeddings in it."""
 
 
+LARGEST = 1.0
+"""A peak learning rate that no training has: what a rule gives from there on, of sizes far beyond its own, is none."""
+
+
 class Hyperparameters(NamedTuple):
     """batch_tokens: tokens in a batch. learning_rate: at its peak. rule: whose they are, in words."""
 
@@ -44,14 +48,27 @@ def hyperparameters(
 
     without: parameters without embeddings, which is Step Law's N; where None, they are taken from N as in models of
     Chinchilla's shapes. experts: of a mixture, whose learning rate is Ludziejewski's. Kaplan's batch is the critical
-    one at the loss that his law has for C; his learning rate turns negative past 12B and is then left out.
+    one at the loss that his law has for C; his learning rate turns negative past 12B. What no training has is left out.
     """
+    found = _chosen(law, compute, params, tokens, without, experts)
+    rate = found.learning_rate
+    return found._replace(learning_rate=rate if rate is not None and _possible(rate) else None)
+
+
+def _possible(rate: float) -> bool:
+    return 0 < rate < LARGEST
+
+
+def _chosen(
+    law: Law, compute: float, params: float, tokens: float, without: float | None, experts: float | None
+) -> Hyperparameters:
+    """What the law's own rule or Step Law's gives, whether or not it can be."""
     if law is KAPLAN:
         rate = law.evaluate("learning_rate", params=params)
         loss = law.evaluate("loss", compute=compute)
         batch = law.evaluate("batch_tokens", loss=loss)
         rule = "kaplan: critical batch of equation 1.4; rate of equation D.1, not confirmed"
-        return Hyperparameters(batch, rate if rate > 0 else None, rule)
+        return Hyperparameters(batch, rate, rule)
     if law is DEEPSEEK:
         batch, rate = (law.evaluate(name, compute=compute) for name in ("batch_tokens", "learning_rate"))
         return Hyperparameters(batch, rate, "deepseek: equation 1, from compute")
@@ -94,7 +111,7 @@ def every(
         rate = STEP_LAW.evaluate("learning_rate", params=own, tokens=end)
         carried = BJORCK.evaluate("learning_rate", known_rate=rate, known_tokens=end, tokens=tokens)
         found[BJORCK.name] = (None, carried)
-    return found
+    return {name: (batch, rate) for name, (batch, rate) in found.items() if _possible(rate)}
 
 
 def without_embeddings(law: Law, params: float) -> float:

@@ -13,7 +13,7 @@ from scipy import optimize
 from calc.errors import Refused
 from calc.laws import Parametric, find
 from calc.laws.base import PF_DAY
-from calc.laws.hyperparameters import every
+from calc.laws.hyperparameters import every, hyperparameters
 from calc.laws.kumar import best_bits
 from calc.laws.pearce_song import PEARCE_SONG, non_embedding, total
 from calc.laws.tao import TAO, best_vocabulary
@@ -252,6 +252,17 @@ def test_rules_of_batch_and_rate_are_each_handed_their_own_n() -> None:
     batches, rates = zip(*rules.values(), strict=True)
     assert max(filter(None, batches)) < 5 * min(filter(None, batches))
     assert max(rates) < 5 * min(rates)
+
+
+def test_a_rate_that_no_training_has_is_none() -> None:
+    """Of 70 parameters none are without embeddings in Chinchilla's shapes, and a power of nearly nothing is huge."""
+    law = find("besiroglu")
+    assert non_embedding(70.0) < 1e-6
+    assert hyperparameters(law, 1.5e6, 70.0, 3.57e3).learning_rate is None
+    assert "step-law" not in every(law, 1.5e6, 70.0, 3.57e3)
+    found = hyperparameters(law, 1e21, 3e9, 6e10).learning_rate
+    assert found is not None
+    assert 1e-5 < found < 1e-2
 
 
 def test_sardanas_example_comes_out_of_its_own_constants() -> None:
