@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -23,7 +24,7 @@ from calc.plan.serving_command import serve_command
 from calc.plan.serving_minimum import least_that_serves
 from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
 from calc.serve.constants import fitted_engines
-from calc.serve.launching import TOOLS, cautions, launch
+from calc.serve.launching import REPLICATED, TOOLS, cautions, launch
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.units import duration, parse_price
@@ -86,9 +87,7 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
     record = _record(found, wish, given)
     record["command"] = _command(found.best or found.nearest, given, model)
-    lines = _lines(found.best, given, model) if given["tool"] and found.best else []
-    if lines and record["replicas"] is not None and found.best is not None:
-        remark(f"this starts one server; {_for_rate(found.best, record['replicas'])}")
+    lines = _lines(found.best, given, model, record["replicas"]) if given["tool"] and found.best else []
     if given["tool"] and found.nearest is not None:
         remark("nothing is written: none meets the SLO")
     if fmt == "table" and (given["tool"] or not found.front):
@@ -217,16 +216,21 @@ def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) 
     return serve_command(plan, options.reference_of(model), given["input_"], [*options.read_as(), *more])
 
 
-def _lines(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> list[str]:
-    if plan is None:
-        return []
+def _lines(plan: ServingPlan, given: dict[str, Any], model: ModelSpec, replicas: int | None) -> list[str]:
+    """What starts a plan: one of it, or as many as a rate takes where the tool starts several."""
     running = [max(int(plan.concurrency), 1)] * len(plan.services)
     reference = options.reference_of(model)
     for caution in cautions(given["tool"], plan.services):
         remark(caution)
     if reference in preset_names():
         remark(f"{reference} is a name of ours: put the checkpoint's path or Hub id in its place")
-    return launch(given["tool"], reference, plan.services, given["input_"] + given["output"], running)
+    services = plan.services
+    if replicas is not None and given["tool"] in REPLICATED:
+        layouts = [replace(each.layout, replicas=replicas * each.layout.replicas) for each in services]
+        services = tuple(replace(each, layout=layout) for each, layout in zip(services, layouts, strict=True))
+    elif replicas is not None:
+        remark(f"this starts one server; {_for_rate(plan, replicas)}")
+    return launch(given["tool"], reference, services, given["input_"] + given["output"], running)
 
 
 def _tables(found: Found, record: dict[str, Any]) -> list[Table]:

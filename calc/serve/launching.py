@@ -84,6 +84,8 @@ JOINED = {
 Deployment; TensorRT-LLM, trtllm-serve; Dynamo, Multi-Node Deployment)."""
 GROUPED = "set multinode: true, so that LeaderWorkerSet joins them"
 """How llm-d's chart does, whose machines share no attention: "multi-node inference, utilizing data parallelism"."""
+REPLICATED = ("dynamo", "llm-d")
+"""What starts as many servers as a service has replicas; the others start one."""
 ROOM = 1.1
 """Of a sequence's mean length: `serve` scatters lengths by a tenth."""
 

@@ -165,6 +165,16 @@ def test_the_command(run: Run) -> None:
     assert f"this starts one server; for the rate, with headroom, {count} of it" in run(*words, "--as", "vllm")[2]
 
 
+@pytest.mark.parametrize(("tool", "count"), [("dynamo", "python -m dynamo.vllm"), ("llm-d", "  replicas: {}\n")])
+def test_what_starts_several_servers_starts_as_many_as_the_rate_takes(run: Run, tool: str, count: str) -> None:
+    words = (*ASKED, "--slo", "tpot=20ms", "--rate", "50")
+    replicas = json.loads(run(*words, "--json")[1])["replicas"]
+    assert replicas > 1
+    _, out, err = run(*words, "--as", tool)
+    assert out.count(count.format(replicas)) == (replicas if tool == "dynamo" else 1)
+    assert "starts one server" not in err
+
+
 @pytest.mark.parametrize("slo", ["ttft=200ms", "tpot=12ms", "ttft=400ms,tpot=20ms"])
 def test_the_best_is_what_serve_says_of_it(run: Run, slo: str) -> None:
     """Prompts that come together wait for one another, of which the closed form knows nothing."""
