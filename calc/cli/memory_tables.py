@@ -81,7 +81,7 @@ def setting(spec: ModelSpec, run: Run) -> str:
 def assumed(least: Run | None) -> str:
     """What nobody said of checkpointing, where that does not fit, and the `least` that would."""
     if least is None:
-        return "assumed: no checkpointing; --checkpointing full does not fit either"
+        return "assumed: no checkpointing; no --checkpointing full is known to fit"
     every = f" --checkpoint-every {least.checkpoint_every}" * (least.checkpoint_every > 1)
     return f"assumed: no checkpointing; --checkpointing {least.checkpointing}{every} fits"
 

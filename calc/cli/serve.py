@@ -127,12 +127,12 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
         raise Refused("--output", f"1, since {model.name} {model.why_whole}", given["output"] or "more")
     if given["rate"] is not None:
         check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
-        if decode is None:
-            _warn_of_overload(service, workload, given["rate"])
     price = None if given["price"] is None else parse_price(given["price"], "--price")
     progress = Progress()
     found = answer(service, workload, decode, given.pop("workers"), progress)
     progress.close()
+    if given["rate"] is not None and decode is None and found.fits:
+        _warn_of_overload(service, workload, given["rate"], found.capacity, given["spread"])
     _warn_of_lengths(model, workload, given)
     record = record_of(found, service, decode, workload, given, price)
     emit([record], tables_of([service, *([decode] if decode else [])], found, record), fmt)
@@ -147,9 +147,12 @@ def _warn_of_lengths(model: ModelSpec, workload: Workload, given: dict[str, Any]
         warn_beyond(model, max(each.input + each.output for each in workload.requests), "--trace's longest request =")
 
 
-def _warn_of_overload(service: Service, workload: Workload, rate: float) -> None:
+def _warn_of_overload(service: Service, workload: Workload, rate: float, capacity: float, spread: float) -> None:
     """Say so where a server that has fallen behind a rate does not catch up."""
-    most = overloaded_of(service, workload.mean_input, workload.mean_output) * service.layout.replicas
+    if rate < capacity / 2:
+        return  # no overload answers so little
+    replicas = service.layout.replicas
+    most = overloaded_of(service, workload.mean_input, workload.mean_output, spread) * replicas
     if rate > most:
         again = "since requests that give way are read again"
         remark(f"once a burst has filled the cache {most:.4g} requests a second are answered, not --rate, {again}")

@@ -16,8 +16,6 @@ from calc.spec.hardware import Device
 from calc.units import HOUR, binary, duration
 
 MILLION = 1e6
-ENDLESS = 10**9
-"""Blocks that `calc.serve.service` counts where a block takes no bytes."""
 
 
 def record_of(
@@ -72,10 +70,11 @@ SPREADS = ("ttft", "tpot", "itl", "e2e", "waiting")
 """Distributions of a report."""
 
 
-def _cache(service: Service, workload: Workload, report: Report) -> dict[str, float]:
+def _cache(service: Service, workload: Workload, report: Report) -> dict[str, float | None]:
+    """tokens: None where no token takes any of it."""
     tokens = workload.mean_input + workload.mean_output
     return {
-        "tokens": service.blocks(tokens) * service.engine.block,
+        "tokens": service.blocks(tokens) * service.engine.block if service.cached_bytes(tokens) else None,
         "most_used": report.cache_use,
         "hit_rate": report.hit_rate,
         "bytes_per_gpu": max(service.room, 0.0),
@@ -218,9 +217,9 @@ def _four(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _held(cache: Mapping[str, float]) -> str:
-    """What the cache is and what is found in it; where no token takes any of it, it holds a number without end."""
-    if cache["tokens"] >= ENDLESS:
+def _held(cache: Mapping[str, Any]) -> str:
+    """What the cache is and what is found in it."""
+    if cache["tokens"] is None:
         return "none: nothing is kept of a token"
     size = f"{cache['tokens']:,} tokens, {binary(int(cache['bytes_per_gpu']))} a GPU"
     return f"{cache['most_used']:.0%} used at most of {size}; {cache['hit_rate']:.0%} of prompts' tokens found in it"

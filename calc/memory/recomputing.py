@@ -28,8 +28,8 @@ def choices(run: Run) -> Iterator[Run]:
 
 
 def least_that_fits(spec: ModelSpec, run: Run, budget: int) -> Run | None:
-    """The first of `choices` whose peak is within `budget` bytes; None where none is. What the closed form of
-    `megatron` does not know, every so many layers, is passed over."""
+    """The first of `choices` whose peak is within `budget` bytes; None where none is known to be: what is
+    refused is passed over, as every so many layers in the closed form of `megatron`."""
     for each in choices(run):
         with suppress(Refused):
             if verdict(spec, each).worst.peak <= budget:

@@ -14,8 +14,8 @@ MILLION = 1e6
 LOADS = tuple(2 ** (i / 2) for i in range(23))
 """Requests under way on one replica that are looked at: 1 to 2,048."""
 PIPELINED = 1.03
-"""How many times as good as another a pipeline over several machines must be to be named before it: it is harder to
-start, and what it gains in closed form by less may be nothing in a simulation."""
+"""How many times as good as another a pipeline must be to be named before it: it is harder to start than several
+servers, and what it gains in closed form by less may be nothing in a simulation."""
 
 
 @dataclass(frozen=True, slots=True)

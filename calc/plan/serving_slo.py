@@ -15,11 +15,11 @@ SLOWER = 2.0
 """How many times as long as in a simulation a token may take in closed form: where answers are short and start
 together, no prompts come between their tokens."""
 MORE = 1.25
-"""How many times as much as in closed form, beside the layout found so far, a layout may be worth in a simulation."""
+"""A layout that promises less than 1 / MORE of what the best one promised, in closed form, is not simulated."""
 FURTHER = 64
-"""Layouts that are simulated behind the first that meets the SLO."""
+"""Layouts that are simulated behind the first that meets the SLO, at most."""
 
-Loads = Sequence[ServingPlan]
+Growing = Sequence[ServingPlan]
 """One layout with ever more users."""
 
 
@@ -27,10 +27,11 @@ def best_of(wish: Wish, plans: Iterable[ServingPlan], progress: Progress | None)
     """The plan of most worth; where there is an SLO, of those that meet it when they are simulated."""
     if not wish.slo.asks:
         return max(plans, key=lambda each: each.worth, default=None)
-    layouts: dict[object, list[ServingPlan]] = {}
-    for plan in sorted(plans, key=lambda each: each.concurrency):
-        layouts.setdefault(_layout(plan), []).append(plan)
-    able = [own for own in layouts.values() if _times(wish, own[0]) <= SLOWER]
+    layouts: dict[object, dict[float, ServingPlan]] = {}
+    for plan in sorted(plans, key=lambda each: (each.concurrency, -each.worth)):
+        layouts.setdefault(_layout(plan), {}).setdefault(plan.concurrency, plan)
+    every = [list(own.values()) for own in layouts.values()]
+    able = [own for own in every if _times(wish, own[0]) <= SLOWER]
     return _confirmed(wish, sorted(able, key=lambda own: -_promised(wish, own)), progress)
 
 
@@ -47,12 +48,12 @@ def _times(wish: Wish, plan: ServingPlan) -> float:
 def _layout(plan: ServingPlan) -> object:
     """What plans have in common that differ in their load alone."""
     return tuple(
-        (each.device.name, replace(each.layout, replicas=1), each.engine.name, each.form.name, each.cache, each.budget)
+        (each.device.name, each.layout, each.engine.name, each.form.name, each.cache, each.budget)
         for each in plan.services
     )
 
 
-def _confirmed(wish: Wish, layouts: Sequence[Loads], progress: Progress | None) -> ServingPlan | None:
+def _confirmed(wish: Wish, layouts: Sequence[Growing], progress: Progress | None) -> ServingPlan | None:
     """The plan of most worth that meets the SLO request by request, as `serve` simulates it: the closed form has no
     queue of prompts that come together. layouts: the most promising first, in closed form."""
     best: ServingPlan | None = None
@@ -69,7 +70,7 @@ def _confirmed(wish: Wish, layouts: Sequence[Loads], progress: Progress | None) 
     return best
 
 
-def _promised(wish: Wish, own: Loads) -> float:
+def _promised(wish: Wish, own: Growing) -> float:
     """What a layout is worth in closed form with as many users as meet the SLO there."""
     i = _first_guess(wish, own)
     if i + 1 == len(own) or _times(wish, own[i]) > 1:
@@ -78,12 +79,12 @@ def _promised(wish: Wish, own: Loads) -> float:
     return own[i].worth + (1 - here) / (there - here) * (own[i + 1].worth - own[i].worth)
 
 
-def _first_guess(wish: Wish, own: Loads) -> int:
+def _first_guess(wish: Wish, own: Growing) -> int:
     """The most users that meet the SLO in closed form, or the fewest."""
     return max((i for i, plan in enumerate(own) if _times(wish, plan) <= 1), default=0)
 
 
-def _most_users(wish: Wish, own: Loads, least: float) -> ServingPlan | None:
+def _most_users(wish: Wish, own: Growing, least: float) -> ServingPlan | None:
     """One layout with as many users as meet the SLO in a simulation, to a sixteenth; None where none do, or it would be
     worth no more than `least`. More users at once see no less, and are worth no less."""
     i = _first_guess(wish, own)

@@ -80,8 +80,9 @@ def layout_of(
     except Refused as error:
         if error.field != "--tp" or not alone:
             raise
-        # Nobody said --tp.
-        raise Refused("--gpus", f"{error.expected} as --tp, which is all of them, or --tp beside it", gpus) from None
+        which = "all of them" if each == tp else f"{tp}, gpus / (pp * attention_dp)"
+        expected = f"{error.expected} as --tp, which is {which}, or --tp beside it"
+        raise Refused("--gpus", expected, gpus) from None
     return Layout(tp, pp, attention_dp, ep, replicas)
 
 

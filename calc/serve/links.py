@@ -9,7 +9,8 @@ from calc.errors import Refused
 from calc.serve.constants import Fitted, greatest, least
 from calc.spec.hardware import Device
 from calc.time.cluster.crossing import carried, waiting
-from calc.time.cluster.links import adapter, domain_of, hosted_share, within_node
+from calc.time.cluster.links import adapter, domain_of, hosted_share
+from calc.time.device.priors import priors
 from calc.time.models.collective import passes
 
 HOSTED_BEGINS = 1.5e-5
@@ -89,8 +90,8 @@ def _within(device: Device, fitted: Fitted, linked: Any, option: str, found: int
 
 def _beyond(device: Device, fitted: Fitted, linked: Any, gpus: int) -> Way:
     """Beyond the fast links' domain: through the host where a node has all the GPUs, else by one GPU's adapter."""
-    hosted = hosted_share(device)
-    if hosted is not None and within_node(device, gpus):
+    hosted, node = hosted_share(device), priors()["network"]["node"]
+    if hosted is not None and domain_of(device) < node and gpus <= node:
         return Way(hosted, greatest(linked, HOSTED_BEGINS))
     begins = linked if device.link_one_way is not None else greatest(linked, HOSTED_BEGINS)
     return Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))

@@ -7,30 +7,29 @@ from calc.serve.service import Service
 from calc.serve.simulate import simulate
 from calc.serve.workload import closed_loop
 
-ROUNDS = 20
-"""Times that all which run at once are answered in an overload that is simulated, where that is few requests."""
-FEWEST_ROUNDS = 8
-ENOUGH = 1000
-"""Requests of such an overload, if that is between both."""
+FEWEST, ENOUGH, MOST = 8, 1000, 20
+"""An overload that is simulated answers `ENOUGH` requests, but at least `FEWEST` times and at most `MOST` times as many
+as run at once: of four times as many, those that began together are still a part (0.87 of capacity for 0.84)."""
 
 
-def overloaded_of(service: Service, input: float, output: float) -> float:
+def overloaded_of(service: Service, input: float, output: float, spread: float) -> float:
     """Requests a second that one replica answers where more wait than run. Its capacity, but where the cache is full
     before the engine lets in no more: there some give way, whose prompts and answers are read again, as a simulation of
-    such an overload has it. At rates between the two a server keeps up until a burst makes it fall behind."""
+    such an overload has it. At rates between the two a server keeps up until a burst makes it fall behind. spread: of
+    lengths about these means, as `closed_loop` has it."""
     capacity, running = capacity_of(service, input, output), service.running(input, output)
-    whole = service.engine.admission is not None and service.engine.admission.least >= 1.0
-    if running < 1 or whole or running >= service.max_running * service.layout.attention_dp:
+    promises_all = service.engine.admission is not None and service.engine.admission.least >= 1.0
+    if running < 1 or promises_all or running >= service.max_running * service.layout.attention_dp:
         return capacity
-    return min(capacity, _simulated(service, input, output, running))
+    return min(capacity, _simulated(service, input, output, spread, running))
 
 
-def _simulated(service: Service, input: float, output: float, running: float) -> float:
+def _simulated(service: Service, input: float, output: float, spread: float, running: float) -> float:
     """Requests a second of twice as many clients as run at once, in the middle of a simulation: neither those that
     began together nor the last ones, beside whom nobody waits."""
-    rounds = min(max(ENOUGH / running, FEWEST_ROUNDS), ROUNDS)
+    rounds = min(max(ENOUGH / running, FEWEST), MOST)
     clients, count = round(2 * running), round(rounds * max(running, 8.0))
-    workload = closed_loop(clients, round(input), round(output), count, service.engine.scatter)
+    workload = closed_loop(clients, round(input), round(output), count, spread)
     run = simulate(
         workload, lambda: service.server(input + output), lambda request: service.request_seconds(request.input)
     )

@@ -152,11 +152,12 @@ class Server:
         """What of the prompts the next step reads."""
         rules, found = self.rules, list[tuple[Running, Piece]]()
         left = rules.budget - (math.ceil(len(self.decoding) * self.clock.drafted) if rules.mixed else 0)
+        own = left // rules.ranks
         for one in self.reading:
             rest = one.prompt - one.read
             if left <= 0 or (not rules.chunked and found and rest > left):
                 break
-            now = min(rest, left, rules.budget // rules.ranks) if rules.chunked else rest
+            now = min(rest, left, own) if rules.chunked else rest
             found.append((one, Piece(one.read, now, now == rest)))
             left -= now
         return found

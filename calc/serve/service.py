@@ -27,6 +27,9 @@ from calc.spec.hardware import Device
 from calc.spec.run.engines import Engine, engine_named
 from calc.time.step.network import table_elements
 
+ENDLESS = 10**9
+"""Pages that are counted at most, and where a sequence takes none."""
+
 
 @dataclass(frozen=True)
 class Guessing:
@@ -120,9 +123,13 @@ class Service:
             raise Refused("sequence", f"at most {LONGEST:,} tokens of prompt and answer", f"{tokens:,.0f}")
         if self.room <= 0:
             return 0
-        each = cached_bytes(self.rank, self.engine, tokens)
+        each = self.cached_bytes(tokens)
         pages = math.ceil(tokens / self.engine.block)
-        return int(min(self.room / each * pages, 1e9)) if each > 0 else 10**9
+        return int(min(self.room / each * pages, ENDLESS)) if each > 0 else ENDLESS
+
+    def cached_bytes(self, tokens: float) -> float:
+        """Bytes that a sequence of so many tokens has in the cache of one GPU."""
+        return cached_bytes(self.rank, self.engine, tokens)
 
     def running(self, input: float, output: float) -> float:
         """Sequences of one replica that run at once: what the cache holds of such that are half-way, each with what the

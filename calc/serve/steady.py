@@ -238,15 +238,16 @@ def with_burst(
     new = point.input - point.cached
     held = np.minimum(point.concurrency, point.running) / rank.dp
     budget = point.budget * rank.pp
-    all_at_once = np.minimum(budget, held * new)
-    together = np.clip(held * rank.dp, 1.0, rank.dp)
-    reading = held * new / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once, together)
+    readers = np.clip(held * rank.dp, 1.0, rank.dp)
+    own = held * rank.dp / readers * new
+    all_at_once = np.minimum(budget, own)
+    reading = own / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once, readers)
     one = np.minimum(new, budget)
     way = _way(rank, rates, point, lengths, 0.0 * held, one)
     each = step_of(rank, rates, point, lengths, 0.0 * held, one) * np.maximum(new / budget, 1.0) + way
     mean = np.maximum((reading + way + each) / 2, each)
     after = np.maximum((point.output - 1) / point.accepted, 1e-9)
-    step = part >= 1
-    ttft = np.where(step, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))
-    tpot = np.where(step, (found.plain + (reading - mean) / after) / point.accepted, found.tpot)
+    in_step = part >= 1
+    ttft = np.where(in_step, request + mean + found.queue, found.ttft + part * np.maximum(mean - each, 0.0))
+    tpot = np.where(in_step, (found.plain + (reading - mean) / after) / point.accepted, found.tpot)
     return found._replace(ttft=ttft, tpot=tpot, e2e=ttft + (point.output - 1) * tpot)

@@ -166,8 +166,10 @@ def idle(model: Model, found: probes.Saved) -> dict[str, int]:
 
 def check(spec: ModelSpec, *modes: Mode) -> None:
     """Each mode, with one twin for all of a format."""
-    models = {mode.dtype: twin(spec, mode) for mode in {mode.dtype: mode for mode in modes}.values()}
+    models: dict[str, Model] = {}
     for mode in modes:
+        if mode.dtype not in models:
+            models[mode.dtype] = twin(spec, mode)
         check_one(models[mode.dtype], spec, mode)
 
 

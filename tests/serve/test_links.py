@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from calc.architectures.models import load_model
@@ -19,8 +22,9 @@ from calc.spec.clusters import load_cluster
 from calc.spec.run import Run
 from calc.time import predict
 from calc.time.cluster import crossing
-from calc.time.cluster.links import HOSTED, adapter, domain_of, links_of
+from calc.time.cluster.links import HOSTED, Links, adapter, domain_of, links_of
 from calc.time.models.collective import EFFICIENCY
+from calc.time.step.plans import step_times
 from tests.conventions.shapes import LLAMA_3
 
 
@@ -48,15 +52,30 @@ def test_a_bridge_joins_two_cards_and_the_host_the_others_of_a_node(gpu: str) ->
     assert device.host is not None
     assert device.link_one_way is not None
     hosted = device.host.value / 2 * HOSTED
-    assert [links_of(Run(dp=n), device).share for n in (2, 8, 16)] == [hosted, hosted, None]
-    assert links_of(Run(dp=8, network=1e9), device).share == 1e9
+    assert [links_of(Run(dp=n), device) for n in (2, 8, 16)] == [Links(2, hosted, 8)] * 3
+    assert links_of(Run(dp=8, network=1e9), device) == Links(2, 1e9)
     rates = {n: rates_of(device, served_format("bf16"), "vllm", n, False) for n in (2, 4, 8, 16)}
     # Of a sum over four, each card carries half of three halves through the host.
     assert rates[4].link == pytest.approx(min(hosted * 3, rates[2].link))
     assert rates[2].link >= rates[4].link >= rates[8].link * 0.99
     assert rates[4].latency > rates[2].latency
-    with pytest.raises(Refused, match="a domain of 2 GPUs"):
+    with pytest.raises(Refused, match="a node of 8 GPUs"):
         predict(LLAMA_3["8B"], gpu, phase="training", seq=512, dp=16)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_plans_in_a_column_cross_bridges_as_each_alone(tp: int) -> None:
+    """Also where some of a column have more GPUs than a node, over which nothing is known."""
+    words = {"tp": tp, "phase": "training", "seq": 512, "recipe": "bf16-mixed"}
+    replicas = [n for n in (1, 2, 4, 8, 16) if n * tp <= 32]
+    found = step_times(load_model("gpt2"), "a100-pcie-80gb", dp=np.array(replicas), **words).seconds
+    for dp, seconds in zip(replicas, found, strict=True):
+        if dp * tp > 8:
+            assert math.isnan(seconds)
+            with pytest.raises(Refused, match="a node of 8 GPUs"):
+                predict(load_model("gpt2"), "a100-pcie-80gb", dp=dp, **words)
+        else:
+            assert predict(load_model("gpt2"), "a100-pcie-80gb", dp=dp, **words).seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("ranks", [9, 11, 12, 16, 24, 64])

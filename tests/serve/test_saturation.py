@@ -23,7 +23,7 @@ def seconds_of(service: Service, workload: Workload) -> list[float]:
 
 def test_from_the_rate_of_an_overload_on_those_who_wait_grow_in_number() -> None:
     service = service_of(load_model("llama-3.1-8b"), "l4", layout_of(load_model("llama-3.1-8b")), "vllm", "fp8")
-    most, overloaded = capacity_of(service, 1000, 1000), overloaded_of(service, 1000, 1000)
+    most, overloaded = capacity_of(service, 1000, 1000), overloaded_of(service, 1000, 1000, service.engine.scatter)
     assert 0.75 * most < overloaded < 0.96 * most
 
     def grows(rate: float) -> float:
@@ -38,7 +38,7 @@ def test_a_server_that_has_fallen_behind_answers_less_than_one_that_keeps_up() -
     """Short answers behind longer prompts: at 0.95 of its capacity it keeps up, with four fifths more clients than run
     at once it answers less than that."""
     service = llama()
-    most, overloaded = capacity_of(service, 500, 200), overloaded_of(service, 500, 200)
+    most, overloaded = capacity_of(service, 500, 200), overloaded_of(service, 500, 200, service.engine.scatter)
     seconds = seconds_of(service, open_loop(0.9 * most, 500, 200, 6000, service.engine.scatter))
     assert sum(seconds[-1000:]) < 1.6 * sum(seconds[:1000])
     clients = round(1.8 * service.running(500, 200))
@@ -58,4 +58,14 @@ def test_where_nobody_gives_way_an_overload_answers_as_much(engine: str, gpu: st
     """TensorRT-LLM promises all room ahead; an H200's cache holds more than vLLM lets in at once."""
     spec = load_model("llama-3.1-8b")
     service = service_of(spec, gpu, layout_of(spec), engine, "fp8")
-    assert overloaded_of(service, 200, 100) == capacity_of(service, 200, 100)
+    clients = round(1.5 * service.running(200, 100))
+    run = simulate(
+        closed_loop(clients, 200, 100, 8 * clients, service.engine.scatter),
+        lambda: service.server(300),
+        lambda each: service.request_seconds(each.input),
+    )
+    done = sorted(each.last or 0.0 for each in run.answered)
+    middle = done[len(done) // 3 : 2 * len(done) // 3]
+    told = overloaded_of(service, 200, 100, service.engine.scatter)
+    assert run.preemptions == 0
+    assert (len(middle) - 1) / (middle[-1] - middle[0]) == pytest.approx(told, rel=0.08)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from calc.errors import Refused
-from calc.sizes import Size, holds, maximum, minimum
+from calc.sizes import Size, maximum, minimum
 from calc.spec.clusters import adapter_of
 from calc.spec.hardware import Device
 from calc.spec.run import Run
@@ -18,36 +19,28 @@ HOSTED = 0.6
 
 class Links(NamedTuple):
     """domain: GPUs that reach one another by the device's own links. share: bytes/s of one GPU to all others, None
-    where nothing is known of what leads there."""
+    where nothing is known of what leads there; known to lead to so many GPUs as `reach` says."""
 
     domain: int
     share: float | None
-
-    @property
-    def key(self) -> str:
-        """What tells these from others."""
-        return f"{self.domain}, {self.share!r}"
+    reach: float = math.inf
 
 
 def links_of(run: Run, device: Device | None) -> Links:
-    """Those of its cluster; without one, domains are the device's and `network` is each GPU's share beyond, which is
-    the link to the host where cards whose links join a few stand in one node."""
-    if run.cluster is None:
-        hosted = hosted_share(device) if within_node(device, run.gpus) else None
-        return Links(domain_of(device), hosted if run.network is None else run.network)
-    return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
+    """Those of its cluster; without one, domains are the device's and `network` is each GPU's share beyond. Cards whose
+    links join fewer than a node has reach the others of it through the host, where nobody says a share."""
+    if run.cluster is not None:
+        return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
+    joined, node = domain_of(device), priors()["network"]["node"]
+    if run.network is None and joined < node:
+        return Links(joined, hosted_share(device), node)
+    return Links(joined, run.network)
 
 
 def domain_of(device: Device | None) -> int:
     """GPUs that the fast links of a device join: as its entry in the catalogue says, else a node."""
     said = None if device is None else device.domain
     return priors()["network"]["node"] if said is None else said.value
-
-
-def within_node(device: Device | None, gpus: Size) -> bool:
-    """Whether so many GPUs stand in one node, though their fast links join fewer (two cards of a bridge)."""
-    node = priors()["network"]["node"]
-    return domain_of(device) < node and not holds(gpus > node)
 
 
 def hosted_share(device: Device | None) -> float | None:
@@ -68,5 +61,6 @@ def near_of(links: Links, ranks: Size, stride: Size) -> Size:
 
 def refuse_unknown(path: str, op: str, span: Size, links: Links) -> None:
     """Errors: Refused for a group that nothing is known to lead across."""
-    expected = f"the rate of one GPU beyond a domain of {links.domain} GPUs, such as 50GB/s, or --cluster NAME"
+    known = f"a domain of {links.domain}" if links.share is None else f"a node of {links.reach}"
+    expected = f"the rate of one GPU beyond {known} GPUs, such as 50GB/s, or --cluster NAME"
     raise Refused("--network", expected, f"none, and {path}: {op} over {span} GPUs")

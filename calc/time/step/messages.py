@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from calc.sizes import Size, is_array
+import math
+
+from calc.sizes import Size, either, is_array
 from calc.spec.run import Run
 from calc.time.cluster.links import Links, near_of, refuse_unknown
 from calc.time.kernels.kernel import Between, Kernel, Send, width_of
@@ -47,9 +49,10 @@ def send(
     """stride: how many GPUs apart the ranks of the group stand, which are numbered tensor first, then context, data,
     pipeline. span: GPUs from the first to the last, where that is not all of the group."""
     reach: Size = ranks * stride if span is None else span
-    beyond = reach > links.domain
-    if links.share is None and not any(map(is_array, (beyond, calls))) and beyond and calls:
+    beyond, lost = reach > links.domain, reach > links.reach
+    if not any(map(is_array, (beyond, calls))) and beyond and calls and (links.share is None or lost):
         refuse_unknown(path, op, reach, links)
+    size = either(lost, math.nan, size)
     return Kernel(
         path=path,
         component="network",
