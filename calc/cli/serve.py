@@ -126,7 +126,7 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     if not model.decodes and max(each.output for each in workload.requests) > 1:
         raise Refused("--output", f"1, since {model.name} {model.why_whole}", given["output"] or "more")
     if given["rate"] is not None:
-        check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output)
+        check_rate(service, decode, given["rate"], workload.mean_input, workload.mean_output, given["spread"])
     price = None if given["price"] is None else parse_price(given["price"], "--price")
     progress = Progress()
     found = answer(service, workload, decode, given.pop("workers"), progress)

@@ -15,7 +15,7 @@ SLOWER = 2.0
 """How many times as long as in a simulation a token may take in closed form: where answers are short and start
 together, no prompts come between their tokens."""
 MORE = 1.25
-"""A layout that promises less than 1 / MORE of what the best one promised, in closed form, is not simulated."""
+"""A layout is passed over that promises less than 1 / MORE of what the best is worth, or promised if that is less."""
 FURTHER = 64
 """Layouts that are simulated behind the first that meets the SLO, at most."""
 
@@ -61,7 +61,8 @@ def _confirmed(wish: Wish, layouts: Sequence[Growing], progress: Progress | None
     for own in one_by_one("layouts, whether one meets the SLO", layouts, progress):
         promise = _promised(wish, own)
         if best is not None:
-            if promise * MORE < promised or further == FURTHER:
+            # Closed forms may promise too little of all alike, or too much of the best one.
+            if promise * MORE < min(promised, best.worth) or further == FURTHER:
                 continue
             further += 1
         found = _most_users(wish, own, 0.0 if best is None else best.worth)

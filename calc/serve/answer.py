@@ -13,6 +13,7 @@ from calc.serve.machine import Machine
 from calc.serve.parts import ANSWERED, Replicas, job_of, outcome
 from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
+from calc.serve.saturation import simulated_overload
 from calc.serve.service import Service
 from calc.serve.simulate import Apart, Simulated, simulate_apart
 from calc.serve.steady import lengths_of
@@ -97,11 +98,16 @@ def _holds(service: Service, workload: Workload, decode: Service | None) -> bool
     return not any(_too_small(each, longest) for each in (service, decode or service))
 
 
-def check_rate(service: Service, decode: Service | None, rate: float, input: float, output: float) -> None:
+def check_rate(
+    service: Service, decode: Service | None, rate: float, input: float, output: float, spread: float
+) -> None:
     """Errors: Refused, with the capacity, for a rate that lasts and cannot be answered, and for sequences too long."""
     if min(each.running(input, output) for each in (service, decode or service)) < 1:
         return
     most = _capacity(service, decode, input, output)
+    if rate >= most and decode is None and service.layout.attention_dp > 1:
+        # Requests of about one length end together, and the next of all ranks are read in the same steps.
+        most = max(most, simulated_overload(service, input, output, spread) * service.layout.replicas)
     if rate >= most:
         raise Refused("--rate", f"fewer than the {most:.4g} requests a second that it can answer", rate)
 

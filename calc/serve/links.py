@@ -41,12 +41,12 @@ def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: Any) -> Wa
         return NOWHERE
     joined = domain_of(device)
     if ranks <= joined:
-        near = _within(device, fitted, linked, "--tp", ranks)
+        near = _within(device, fitted, linked, "--tp", ranks, ranks)
         return near._replace(begins=near.begins * (1 + fitted.of("ranks") * (ranks - 1)))
     each = max(some for some in range(1, joined + 1) if ranks % some == 0)
-    beyond = _beyond(device, fitted, linked, ranks).bandwidth
+    beyond = _beyond(device, fitted, linked, ranks, ranks).bandwidth
     card = beyond * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
-    fast = _within(device, fitted, linked, "--tp", ranks).bandwidth if each > 1 else math.inf
+    fast = _within(device, fitted, linked, "--tp", ranks, ranks).bandwidth if each > 1 else math.inf
     return Way(least(card, fast), float(waiting("all_reduce", ranks, each)))
 
 
@@ -78,20 +78,26 @@ def between_servers(device: Device, gpus: int, fitted: Fitted) -> Any:
     return _within(device, fitted, 0.0, "--gpus", gpus).bandwidth
 
 
-def _within(device: Device, fitted: Fitted, linked: Any, option: str, found: int) -> Way:
-    """Over the device's own links, or through its host where it has none."""
+def _within(device: Device, fitted: Fitted, linked: Any, option: str, found: int, summing: int = 2) -> Way:
+    """Over the device's own links, or through its host where it has none. found: what `option` says. summing: GPUs that
+    sum; of those that hand something on, two."""
     if device.link_one_way is not None:
         return Way(float(device.link_one_way) * fitted.share("link"), linked)
-    hosted = hosted_share(device)
+    hosted = hosted_share(device, summing)
     if hosted is None:
         raise Refused(option, f"1 on {device.name}, whose links are not known", found)
     return Way(hosted, greatest(linked, HOSTED_BEGINS))
 
 
-def _beyond(device: Device, fitted: Fitted, linked: Any, gpus: int) -> Way:
-    """Beyond the fast links' domain: through the host where a node has all the GPUs, else by one GPU's adapter."""
-    hosted, node = hosted_share(device), priors()["network"]["node"]
-    if hosted is not None and domain_of(device) < node and gpus <= node:
-        return Way(hosted, greatest(linked, HOSTED_BEGINS))
+def _beyond(device: Device, fitted: Fitted, linked: Any, gpus: int, summing: int = 2) -> Way:
+    """Beyond the fast links' domain: by one GPU's adapter, or through the host where a node has all the GPUs. Cards
+    whose links join fewer than a node has reach no adapter faster than that."""
     begins = linked if device.link_one_way is not None else greatest(linked, HOSTED_BEGINS)
-    return Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))
+    card = Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))
+    node = priors()["network"]["node"]
+    hosted = hosted_share(device, summing) if domain_of(device) < node else None
+    if hosted is None:
+        return card
+    if gpus <= node:
+        return Way(hosted, greatest(linked, HOSTED_BEGINS))
+    return card._replace(bandwidth=least(card.bandwidth, hosted))

@@ -21,12 +21,13 @@ def overloaded_of(service: Service, input: float, output: float, spread: float) 
     promises_all = service.engine.admission is not None and service.engine.admission.least >= 1.0
     if running < 1 or promises_all or running >= service.max_running * service.layout.attention_dp:
         return capacity
-    return min(capacity, _simulated(service, input, output, spread, running))
+    return min(capacity, simulated_overload(service, input, output, spread))
 
 
-def _simulated(service: Service, input: float, output: float, spread: float, running: float) -> float:
+def simulated_overload(service: Service, input: float, output: float, spread: float) -> float:
     """Requests a second of twice as many clients as run at once, in the middle of a simulation: neither those that
     began together nor the last ones, beside whom nobody waits."""
+    running = service.running(input, output)
     rounds = min(max(ENOUGH / running, FEWEST), MOST)
     clients, count = round(2 * running), round(rounds * max(running, 8.0))
     workload = closed_loop(clients, round(input), round(output), count, spread)

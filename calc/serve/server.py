@@ -92,6 +92,7 @@ class Server:
             return done + self._mixed_step()
         if self.passing and not self.decoding:
             self.time = max(self.time, self.passing[0][0])
+            self.looks = self.steps  # no step was made since the last look, and others may have come
             return done + self._through()
         return done + self._plain_steps(min(until, self.passing[0][0]) if self.passing else until, held)
 

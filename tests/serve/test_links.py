@@ -22,7 +22,7 @@ from calc.spec.clusters import load_cluster
 from calc.spec.run import Run
 from calc.time import predict
 from calc.time.cluster import crossing
-from calc.time.cluster.links import HOSTED, Links, adapter, domain_of, links_of
+from calc.time.cluster.links import Links, adapter, domain_of, hosted_share, links_of
 from calc.time.models.collective import EFFICIENCY
 from calc.time.step.plans import step_times
 from tests.conventions.shapes import LLAMA_3
@@ -38,7 +38,8 @@ def test_fast_links_join_what_the_device_says_wherever_it_is_asked(gpu: str, joi
         predict(LLAMA_3["8B"], gpu, phase="training", seq=512, dp=2 * joined)
     within, beyond = (rates_of(device, served_format("bf16"), "vllm", n, False) for n in (joined, 2 * joined))
     linked = device.link_one_way or device.host.value / 2  # type: ignore[union-attr]
-    assert within.link == pytest.approx(linked * (constants()["link"] if device.link_one_way else HOSTED))
+    hosted = hosted_share(device, joined)
+    assert within.link == pytest.approx(linked * constants()["link"] if device.link_one_way else hosted)
     # All cards of a domain together carry twice the half that leaves it.
     cards = adapter(gpu) * constants()["network"] * (2 * joined - 1)
     assert beyond.link == pytest.approx(min(cards, within.link))
@@ -51,9 +52,12 @@ def test_a_bridge_joins_two_cards_and_the_host_the_others_of_a_node(gpu: str) ->
     assert domain_of(device) == 2
     assert device.host is not None
     assert device.link_one_way is not None
-    hosted = device.host.value / 2 * HOSTED
-    assert [links_of(Run(dp=n), device) for n in (2, 8, 16)] == [Links(2, hosted, 8)] * 3
+    hosted = hosted_share(device, 8)
+    assert hosted == pytest.approx(0.4 * device.host.value / 2)
+    share = pytest.approx(hosted / crossing.constants()["across"]["efficiency"])
+    assert [links_of(Run(dp=n), device) for n in (2, 8, 16)] == [Links(2, share, 8)] * 3  # pyright: ignore[reportArgumentType]
     assert links_of(Run(dp=8, network=1e9), device) == Links(2, 1e9)
+    assert links_of(Run(dp=8, network=1e12), device) == Links(2, share)  # pyright: ignore[reportArgumentType]
     rates = {n: rates_of(device, served_format("bf16"), "vllm", n, False) for n in (2, 4, 8, 16)}
     # Of a sum over four, each card carries half of three halves through the host.
     assert rates[4].link == pytest.approx(min(hosted * 3, rates[2].link))
@@ -121,7 +125,7 @@ def test_a_stage_hands_on_as_its_own_links_allow() -> None:
         assert rates.stage_link == pytest.approx(own * constants()["link"])
         assert rates.stage_latency == pytest.approx(BEGINS)
     hosted = _stages("l40s", 1, 4)
-    assert hosted.stage_link == pytest.approx(load_device("l40s").host.value / 2 * HOSTED)  # type: ignore[union-attr]
+    assert hosted.stage_link == pytest.approx(hosted_share(load_device("l40s"), 2))
     assert hosted.stage_latency == HOSTED_BEGINS
 
 

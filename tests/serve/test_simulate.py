@@ -134,7 +134,7 @@ def test_who_has_no_room_to_the_end_does_not_run() -> None:
     assert four is not None
     assert four.output == pytest.approx(4 * one.output, rel=0.1)
     with pytest.raises(Refused, match=r"fewer than the 0\.0059"):
-        check_rate(alone, None, 0.0075, 512, 16_000)
+        check_rate(alone, None, 0.0075, 512, 16_000, 0.1)
 
 
 def test_seeds() -> None:
@@ -164,12 +164,33 @@ def test_one_request_is_its_steps() -> None:
 def test_capacity_is_refused_and_below_it_is_not() -> None:
     service = llama()
     most = capacity_of(service, 500, 200)
-    check_rate(service, None, most * 0.9, 500, 200)
+    check_rate(service, None, most * 0.9, 500, 200, 0.1)
     with pytest.raises(Refused, match="--rate"):
-        check_rate(service, None, most * 1.01, 500, 200)
+        check_rate(service, None, most * 1.01, 500, 200, 0.1)
     found = answer(service, open_loop(most * 0.8, 500, 200, 1500))
     assert found.report is not None
     assert found.report.requests_per_second == pytest.approx(most * 0.8, rel=0.1)
+
+
+@pytest.mark.parametrize("users", [8, 60])
+def test_who_comes_while_others_pass_the_stages_is_let_in_with_the_next_step(users: int) -> None:
+    """Not once the first has got all of its answer."""
+    spec = load_model("llama-3.1-70b")
+    service = service_of(spec, "h100-sxm", layout_of(spec, tp=4, pp=2), "vllm", "bf16")
+    report = answer(service, closed_loop(users, 1000, 1000, 6 * users, service.engine.scatter)).report
+    assert report is not None
+    expected = steady_of(service, 1000.0, 1000.0, float(users))
+    assert report.ttft.p99 < 0.2 * report.e2e.mean
+    assert report.requests_per_second == pytest.approx(float(expected.requests), rel=0.06)
+
+
+def test_capacity_with_ranks_of_attention_is_no_less_than_an_overload_answers() -> None:
+    spec = load_model("qwen3-30b-a3b")
+    service = service_of(spec, "h200", layout_of(spec, attention_dp=4, ep=4), "vllm", "bf16")
+    most = capacity_of(service, 8000, 500)
+    check_rate(service, None, 1.02 * most, 8000, 500, service.engine.scatter)
+    with pytest.raises(Refused, match="--rate"):
+        check_rate(service, None, 2 * most, 8000, 500, service.engine.scatter)
 
 
 def test_littles_law() -> None:

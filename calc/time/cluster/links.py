@@ -10,11 +10,8 @@ from calc.sizes import Size, maximum, minimum
 from calc.spec.clusters import adapter_of
 from calc.spec.hardware import Device
 from calc.spec.run import Run
+from calc.time.cluster.crossing import constants
 from calc.time.device.priors import priors
-
-HOSTED = 0.6
-"""Of a direction of the link to the host, what sums between GPUs without links of their own reach: 0.59 on two RTX PRO
-6000 and 0.63 on two L40S, 268 MB (tables of all-reduce by aiconfigurator at 095f58a)."""
 
 
 class Links(NamedTuple):
@@ -28,13 +25,18 @@ class Links(NamedTuple):
 
 def links_of(run: Run, device: Device | None) -> Links:
     """Those of its cluster; without one, domains are the device's and `network` is each GPU's share beyond. Cards whose
-    links join fewer than a node has reach the others of it through the host, where nobody says a share."""
+    links join fewer than a node has reach all others through the host, and no faster."""
     if run.cluster is not None:
         return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
     joined, node = domain_of(device), priors()["network"]["node"]
-    if run.network is None and joined < node:
-        return Links(joined, hosted_share(device), node)
-    return Links(joined, run.network)
+    if device is None or joined >= node:
+        return Links(joined, run.network)
+    hosted = hosted_share(device, node)
+    if hosted is not None:
+        hosted /= constants()["across"]["efficiency"]  # what sums reach, where a card's rate is what makers print
+    if run.network is None:
+        return Links(joined, hosted, node)
+    return Links(joined, run.network if hosted is None else min(run.network, hosted))
 
 
 def domain_of(device: Device | None) -> int:
@@ -43,10 +45,16 @@ def domain_of(device: Device | None) -> int:
     return priors()["network"]["node"] if said is None else said.value
 
 
-def hosted_share(device: Device | None) -> float | None:
-    """Bytes a second, one way, that a GPU reaches another of its node with through the host; None where it is not
-    known what leads there."""
-    return None if device is None or device.host is None else float(device.host.value) / 2 * HOSTED
+def hosted_share(device: Device, gpus: int) -> float | None:
+    """Bytes a second, one way, that each of so many GPUs of a node reaches the others with through the host; None where
+    it is not known what leads there."""
+    if device.host is None:
+        return None
+    table = constants()["hosted"]
+    parts = table.get(device.name, table)
+    known = [int(ranks) for ranks in parts if ranks.isdigit()]
+    ranks = min((each for each in known if each >= gpus), default=max(known))
+    return float(device.host.value) / 2 * parts[str(ranks)]
 
 
 def adapter(device: str) -> float:
