@@ -47,7 +47,9 @@ def check(spec: ModelSpec, checkpointing: str = "none") -> None:
 def loaded(spec: ModelSpec, model: Any) -> tuple[Load, dict[str, Any]]:
     """The load of BATCH inputs, and the arguments that make the twin run them."""
     front = (spec.encoder or spec).embedding
-    source = (front.n_frames or SAMPLES) if isinstance(front, Frames) else None
+    # A front before which tokens are read too may have a place for each of its frames (Whisper).
+    frames = front.n_frames if isinstance(front, Frames) and spec.reads_tokens else None
+    source = (frames or SAMPLES) if isinstance(front, Frames) else None
     images = 0 if spec.vision is None else 3
     seq = SEQ if spec.reads_tokens or source is None else SAMPLES
     return Load(batch=BATCH, seq=SEQ, source=source, images=images), example(

@@ -118,7 +118,7 @@ def test_columns_are_the_plans_one_by_one(model: str) -> None:
 
 def test_a_link_that_nobody_knows_is_refused() -> None:
     with pytest.raises(Refused, match="gpu: expected with --offload activations one whose link to the host is known"):
-        predict(calc.load_model("gpt2"), "rtx-3090", **(ON | {"seq": 512, "offload": "activations", "cluster": None}))
+        predict(calc.load_model("gpt2"), "rtx-3070", **(ON | {"seq": 512, "offload": "activations", "cluster": None}))
 
 
 def test_what_machines_have_no_room_for_does_not_fit() -> None:

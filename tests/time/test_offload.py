@@ -119,7 +119,7 @@ def test_columns_are_the_plans_one_by_one(model: str, part: float) -> None:
         ),
         ("b300", {"cluster": "dgx-b300"}, "cluster: .* found dgx-b300"),
         ("h100-sxm", {"stack": None}, "stack: expected with --offload optimizer one whose step"),
-        ("rtx-3090", {}, "gpu: expected with --offload optimizer one whose link to the host is known, found rtx-3090"),
+        ("rtx-3070", {}, "gpu: expected with --offload optimizer one whose link to the host is known, found rtx-3070"),
     ],
 )
 def test_what_nobody_measured_is_refused(where: str, words: dict[str, Any], said: str) -> None:
