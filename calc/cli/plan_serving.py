@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -242,14 +243,14 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
     note += "in closed form, as if prompts never came together"
     if priced:
         note += "\nprice/M: of a million tokens of answers, with their prompts"
-    shown = [_row(plan)[: len(columns)] for plan in found.front[::step]]
-    tables = [Table(columns, shown, f"{record['model']}: the front", note, SPARE)]
+
+    def table(plans: Sequence[ServingPlan], title: str, note: str) -> Table:
+        return Table(columns, [_row(plan)[: len(columns)] for plan in plans], title, note, SPARE)
+
+    tables = [table(found.front[::step], f"{record['model']}: the front", note)]
     if found.nearest is not None:
         title = "none meets the SLO; the nearest, every request simulated"
-        return [
-            *tables,
-            Table(columns, [_row(found.nearest)[: len(columns)]], title, continued(record["command"] or ""), SPARE),
-        ]
+        return [*tables, table([found.nearest], title, continued(record["command"] or ""))]
     if found.best is None:  # interrupted, or no layout holds the model
         return tables
     title = "the cheapest" if found.best.cost is not None else "most tokens a GPU"
@@ -257,8 +258,7 @@ def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
         title += " that meets the SLO, every request simulated"
     more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
     note = "\n".join(filter(None, (more, continued(record["command"] or ""))))
-    tables.append(Table(columns, [_row(found.best)[: len(columns)]], title, note, SPARE))
-    return tables
+    return [*tables, table([found.best], title, note)]
 
 
 def _for_rate(plan: ServingPlan, replicas: int) -> str:

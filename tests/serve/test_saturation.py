@@ -13,12 +13,28 @@ from calc.serve.simulate import simulate
 from calc.serve.workload import Workload, closed_loop, open_loop
 from tests.serve.services import llama
 
+ROUNDS = 8
+"""Requests of each client, one after the other."""
+
 
 def seconds_of(service: Service, workload: Workload) -> list[float]:
     """Of each request, from sending to its last token, in the order in which they were sent."""
     tokens = workload.mean_input + workload.mean_output
     run = simulate(workload, lambda: service.server(tokens), lambda each: service.request_seconds(each.input))
     return [each.e2e for each in sorted(run.answered, key=lambda each: each.sent)]
+
+
+def of_too_many(service: Service, input: int, output: int, clients: int) -> tuple[float, int]:
+    """Requests a second in the middle third of those answered, and how often one gave way, with more clients than run
+    at once."""
+    run = simulate(
+        closed_loop(clients, input, output, ROUNDS * clients, service.engine.scatter),
+        lambda: service.server(input + output),
+        lambda each: service.request_seconds(each.input),
+    )
+    done = sorted(each.last or 0.0 for each in run.answered)
+    middle = done[len(done) // 3 : 2 * len(done) // 3]
+    return (len(middle) - 1) / (middle[-1] - middle[0]), run.preemptions
 
 
 def test_from_the_rate_of_an_overload_on_those_who_wait_grow_in_number() -> None:
@@ -41,15 +57,8 @@ def test_a_server_that_has_fallen_behind_answers_less_than_one_that_keeps_up() -
     most, overloaded = capacity_of(service, 500, 200), overloaded_of(service, 500, 200, service.engine.scatter)
     seconds = seconds_of(service, open_loop(0.9 * most, 500, 200, 6000, service.engine.scatter))
     assert sum(seconds[-1000:]) < 1.6 * sum(seconds[:1000])
-    clients = round(1.8 * service.running(500, 200))
-    run = simulate(
-        closed_loop(clients, 500, 200, 6 * clients, service.engine.scatter),
-        lambda: service.server(700),
-        lambda each: service.request_seconds(each.input),
-    )
-    done = sorted(each.last or 0.0 for each in run.answered)
-    middle = done[len(done) // 3 : 2 * len(done) // 3]
-    assert (len(middle) - 1) / (middle[-1] - middle[0]) == pytest.approx(overloaded, rel=0.06)
+    answered, _ = of_too_many(service, 500, 200, round(1.8 * service.running(500, 200)))
+    assert answered == pytest.approx(overloaded, rel=0.06)
     assert overloaded < 0.9 * most
 
 
@@ -58,14 +67,6 @@ def test_where_nobody_gives_way_an_overload_answers_as_much(engine: str, gpu: st
     """TensorRT-LLM promises all room ahead; an H200's cache holds more than vLLM lets in at once."""
     spec = load_model("llama-3.1-8b")
     service = service_of(spec, gpu, layout_of(spec), engine, "fp8")
-    clients = round(1.5 * service.running(200, 100))
-    run = simulate(
-        closed_loop(clients, 200, 100, 8 * clients, service.engine.scatter),
-        lambda: service.server(300),
-        lambda each: service.request_seconds(each.input),
-    )
-    done = sorted(each.last or 0.0 for each in run.answered)
-    middle = done[len(done) // 3 : 2 * len(done) // 3]
-    told = overloaded_of(service, 200, 100, service.engine.scatter)
-    assert run.preemptions == 0
-    assert (len(middle) - 1) / (middle[-1] - middle[0]) == pytest.approx(told, rel=0.08)
+    answered, preemptions = of_too_many(service, 200, 100, round(1.5 * service.running(200, 100)))
+    assert preemptions == 0
+    assert answered == pytest.approx(overloaded_of(service, 200, 100, service.engine.scatter), rel=0.08)
