@@ -1,12 +1,11 @@
-"""Which recomputation a plan takes where nobody says it: the least that fits."""
+"""Which recomputation a training takes where nobody says it: the least that fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from calc.errors import Refused
-from calc.memory.verdict import verdict
+from calc.memory.totals import most_needed, training_ranks
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 
@@ -27,11 +26,20 @@ def choices(run: Run) -> Iterator[Run]:
         yield run.changed(checkpointing="full", checkpoint_every=every)
 
 
+def training_peak(spec: ModelSpec, run: Run) -> int | None:
+    """The most bytes of any GPU while `run` trains; None where it is not known what its layers keep, as every so many
+    of them in the closed form of `megatron`."""
+    try:
+        return int(most_needed(training_ranks(spec, run)).peak)
+    except Refused:
+        return None
+
+
 def least_that_fits(spec: ModelSpec, run: Run, budget: int) -> Run | None:
-    """The first of `choices` whose peak is within `budget` bytes; None where none is known to be: what is
-    refused is passed over, as every so many layers in the closed form of `megatron`."""
+    """The first of `choices` whose peak is known to be within `budget` bytes of a GPU. What the host holds is the same
+    under all of them, and decides none."""
     for each in choices(run):
-        with suppress(Refused):
-            if verdict(spec, each).worst.peak <= budget:
-                return each
+        peak = training_peak(spec, each)
+        if peak is not None and peak <= budget:
+            return each
     return None

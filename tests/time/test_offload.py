@@ -137,3 +137,19 @@ def test_hosts_have_the_bandwidth_of_their_channels(name: str) -> None:
     channels = {"dgx-a100": 16 * 3.2e9 * 8, "dgx-h100": 16 * 4.8e9 * 8, "dgx-b200": 16 * 5.6e9 * 8}
     assert host.bandwidth == pytest.approx(channels.get(name, 2 * 512e9))
     assert host.source.url.startswith("https://")
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+def test_a_host_without_room_changes_nothing_of_what_is_recomputed(batch: int) -> None:
+    """Recomputation makes room on the GPU alone."""
+    large = load_cluster("dgx-h100")
+    assert large.host is not None
+    small = large.model_copy(update={"host": large.host.model_copy(update={"memory": 2**36})})
+    words: dict[str, Any] = {"phase": "training", "stack": "megatron-core", "dp": 8, "zero": 1, "offload": "optimizer"}
+    words |= {"seq": 4096, "batch": batch}
+    spec = calc.load_model("llama-3-8b")
+    fits, overflows = (predict(spec, "h100-sxm", cluster=each, **words) for each in (large, small))
+    assert (fits.fits, overflows.fits) == (True, False)
+    assert overflows.memory.overflows_host
+    assert fits.run.checkpoint_every == overflows.run.checkpoint_every
+    assert fits.run.checkpointing == overflows.run.checkpointing == ("none" if batch == 1 else "full")
