@@ -24,14 +24,18 @@ MOST_HIDDEN = 1 / 8
 
 
 class Counting(NamedTuple):
-    """convention: what counted the FLOPs. pairs: which pairs of queries and keys it counts, `all` or `causal`, those
-    that a mask keeps; None where the model has no attention over pairs."""
+    """convention: what counted the FLOPs; None where nothing did. pairs: which pairs of queries and keys it counts,
+    `all` or `causal`, those that a mask keeps; None where the model has no attention over pairs."""
 
-    convention: str
+    convention: str | None
     pairs: Literal["all", "causal"] | None
 
+    def __str__(self) -> str:
+        """Both, as tables show them."""
+        return (self.convention or "–") + (f", {self.pairs} pairs" if self.pairs else "")
 
-NOT_COUNTED = Counting("", None)
+
+NOT_COUNTED = Counting(None, None)
 
 
 class Mfu(NamedTuple):

@@ -17,7 +17,7 @@ from calc.time.device.speed import Speed, speed_of
 from calc.time.kernels.kernel import DIRECTIONS, Direction
 from calc.time.kernels.timing import LEVEL
 from calc.time.step.details import details
-from calc.time.step.mfu import mfu
+from calc.time.step.mfu import NOT_COUNTED, mfu
 from calc.time.step.one_pass import Pass, Question, passes
 from calc.time.step.prediction import Details, Prediction
 from calc.time.step.recomputation import least_recomputed
@@ -83,8 +83,7 @@ def _prediction_of(question: Question, run: Run, one: Pass, seconds: float, foun
         gpus=run.gpus,
         run=run,
         mfu=None if share is None else share.value,
-        mfu_convention=None if share is None else share.counting.convention,
-        mfu_pairs=None if share is None else share.counting.pairs,
+        mfu_counting=NOT_COUNTED if share is None else share.counting,
         peak=None if share is None else share.peak,
         peak_source=None if share is None else share.peak_source,
         basis=speed.basis,

@@ -15,6 +15,7 @@ from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Direction, Kernel
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import LEVEL, Bound, Timing
+from calc.time.step.mfu import Counting
 
 ON_HOST = "offload"
 """Function of what stands for all that the host updates."""
@@ -64,10 +65,10 @@ class Prediction:
     """The time of a training step, a pass or a token.
 
     run: what was asked for, with the usual words where nothing was said. seconds: of one step. tokens_per_second: new
-    tokens of all GPUs. mfu: model FLOPs of `mfu_convention`, with `mfu_pairs` of attention (`all`, or `causal`,
-    those that a mask keeps), over what the GPUs could do at `peak` (named by `peak_source`); None in decode, where
-    bytes are what counts, and where no peak is known. basis: `profile`, `relative` or `datasheet`. source: what that
-    is. details: works out, when it is first asked for, what the step is made of: a search asks for seconds alone.
+    tokens of all GPUs. mfu: model FLOPs, counted as `mfu_counting` says, over what the GPUs could do at `peak` (named
+    by `peak_source`); None in decode, where bytes are what counts, and where no peak is known. basis: `profile`,
+    `relative` or `datasheet`. source: what that is. details: works out, when it is first asked for, what the step is
+    made of: a search asks for seconds alone.
     """
 
     model: str
@@ -79,8 +80,7 @@ class Prediction:
     gpus: int
     run: Run
     mfu: float | None
-    mfu_convention: str | None
-    mfu_pairs: Literal["all", "causal"] | None
+    mfu_counting: Counting
     peak: float | None
     peak_source: str | None
     basis: Literal["profile", "relative", "datasheet"]
@@ -147,11 +147,6 @@ class Prediction:
     def tokens_per_second_between(self) -> tuple[float, float]:
         """New tokens a second at the two ends of the interval, the slower first."""
         return self.tokens / self.interval.high, self.tokens / self.interval.low
-
-    @property
-    def mfu_counting(self) -> str:
-        """What counted the FLOPs of MFU, and which pairs of attention it counts."""
-        return (self.mfu_convention or "") + (f", {self.mfu_pairs} pairs" if self.mfu_pairs else "")
 
     @property
     def mfu_between(self) -> tuple[float, float] | None:
