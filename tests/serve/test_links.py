@@ -186,6 +186,17 @@ def test_experts_hear_of_all_tokens_and_attention_of_its_own() -> None:
     assert rates.latency < rates.wide_latency
 
 
+def test_what_holds_up_exchanges_over_fast_links_is_none_of_slower_ways() -> None:
+    """Through the host an exchange takes the time of its bytes, among GPUs with links of their own `gathering` times it."""
+    spec, load = load_model("qwen3-30b-a3b"), StepLoad(32.0, 0.0, 0.0, 0.0, 0.0, 32.0)
+    for gpu, longer in (("rtx-pro-6000", 1.0), ("h100-sxm", constants()["gathering"])):
+        service = service_of(spec, gpu, layout_of(spec, tp=1, attention_dp=2))
+        rates, message = service.rates, 2 * 32 * 2048 * 2
+        exchanges = 48 * (rates.wide_latency + message / rates.wide_link)
+        communication = step_time(service.rank, load, rates).communication
+        assert communication == pytest.approx(exchanges * (1 + longer) / 2)
+
+
 def test_stages_whose_links_are_not_known_are_refused() -> None:
     """A Mac Studio alone needs no link; two of them are not described, nor invented."""
     assert _stages("m2-ultra", 1, 1, "llama.cpp").stage_latency == 0
