@@ -14,6 +14,7 @@ _BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("KMG
 _NUMBER = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)\s*([KMGTPE]i|[kKMGBTPE])?\s*([A-Za-z]+)?\s*")
 _BYTES = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s*([kmgtpe]i?)?\s*(b|bytes)?\s*", re.I)
 _BITS = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?)\s*([kMGT])(?:bps|bits?/s|b/s)\s*")
+_SHARE = re.compile(r"\s*((?:\d{1,50}(?:\.\d{0,50})?|\.\d{1,50})(?:[eE][+-]?\d{1,3})?)\s*(%)?\s*")
 _MAX_DIGITS = 50
 _UNITS = {
     "B": "bytes",
@@ -114,6 +115,11 @@ def whole(value: Any) -> str:
     return f"{value:,.0f}" if isinstance(value, float) else f"{value:,}"
 
 
+def four(value: float) -> str:
+    """Four digits that tell; of what people count, all before the point: 0.1235, 1,234,567, 1.235e+21."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:,.4g}"
+
+
 def si(value: float, unit: str = "") -> str:
     """Three significant digits with an SI prefix: 8.03G, 48.2 TFLOP. Parameters say B for G, as people do."""
     for factor, prefix in (
@@ -154,6 +160,15 @@ def duration(seconds: float) -> str:
 def _three(value: float) -> str:
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:,.{digits}f}"
+
+
+def parse_share(text: str, field: str) -> Fraction:
+    """A share above 0 and up to 1, exact: "0.9" or "90%". Errors: Refused for anything else."""
+    match = _SHARE.fullmatch(text)
+    share = Fraction(0) if match is None else Fraction(match[1]) / (100 if match[2] else 1)
+    if not 0 < share <= 1:
+        raise Refused(field, "a share above 0 and up to 1, such as 0.4 or 40%", shortened(text, 40))
+    return share
 
 
 def parse_price(text: str, field: str) -> float:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calc.cli.amounts import Share
 from calc.errors import Refused
-from calc.units import binary, duration, parse_amount, parse_bytes, parse_rate, parse_tokens, si
+from calc.units import binary, duration, four, parse_amount, parse_bytes, parse_rate, parse_tokens, si
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,14 @@ def test_tokens_beyond_their_bounds_are_told_them(text: str) -> None:
 )
 def test_si(value: float, unit: str, text: str) -> None:
     assert si(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.12345, "0.1235"), (999.96, "1,000"), (1234.5, "1,234"), (1_234_567, "1,234,567"), (1.2345e21, "1.234e+21")],
+)
+def test_four_digits_tell(value: float, text: str) -> None:
+    assert four(value) == text
 
 
 def test_binary() -> None:

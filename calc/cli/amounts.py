@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from calc.errors import Refused, shortened
-from calc.units import parse_amount
+from calc.errors import Refused
+from calc.units import parse_amount, parse_share
 
 
 class Amount(click.ParamType):
@@ -37,14 +37,7 @@ class Share(click.ParamType):
         if isinstance(value, float):
             return value
         field = param.opts[0] if param else "value"
-        text = value.strip()
-        try:
-            share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        except ValueError:
-            share = math.nan
-        if not 0 < share <= 1:
-            raise Refused(field, "a share above 0 and up to 1, such as 0.4 or 40%", shortened(value, 40))
-        return share
+        return float(parse_share(value, field))
 
 
 class Positive(click.ParamType):

@@ -16,7 +16,7 @@ from calc.optimum.question import Optimum
 from calc.optimum.shapes import Shape
 from calc.output.tables import Table, sentences
 from calc.tokens.corpus import Corpus
-from calc.units import si
+from calc.units import four, si
 
 _MORE = {
     "gpu_days": "GPU-days",
@@ -27,7 +27,6 @@ _MORE = {
     "cost_ratio": "FLOP / the optimum's",
     "tokens_ratio": "tokens / the optimum's",
 }
-COUNTED = 1e12
 _NUMBERS = ("compute", "params", "tokens", "loss", "tokens_per_param")
 
 
@@ -51,7 +50,7 @@ def numbers_table(answer: Optimum, others: dict[str, dict[str, float]]) -> Table
     more = {**answer.routing, **answer.more}
     for name, value in more.items():
         band = answer.interval.get(name)
-        shown = si if name in ("plain_params", "vocab_params") else _plainly
+        shown = si if name in ("plain_params", "vocab_params") else four
         span = _span(name, *band[1:]) if band and name.endswith("compute") else ""
         wide = span or (f"{shown(band.low)} to {shown(band.high)}" if band else "")
         rows.append((_MORE.get(name, name), shown(value), wide, ""))
@@ -121,11 +120,6 @@ def _apart(answers: list[Optimum | tuple[Law, str]]) -> str:
     old = superseded(answers)
     without = f" without {' and '.join(old)} (superseded)" if old else ""
     return f"{what} {ratios[name]:.3g}-fold apart{without};\n{counts}"
-
-
-def _plainly(value: float) -> str:
-    """Four digits that tell; of what people count, all before the point."""
-    return f"{value:,.0f}" if 1000 <= value < COUNTED else f"{value:.4g}"
 
 
 def _ends(name: str, band: Interval) -> str:

@@ -12,7 +12,7 @@ from calc.plan.checks import in_words
 from calc.plan.command import predict_command
 from calc.plan.objective import Objective
 from calc.plan.question import short
-from calc.units import binary, duration, si
+from calc.units import binary, duration, four, si
 
 SHOWN_OF_FRONT = 8
 LEAST = {"time": (), "cost": ("step cost",), "energy": ("step kWh",)}
@@ -64,7 +64,7 @@ def _best(found: Answer, named: Naming, tokens: float | None) -> Table:
         ("MFU", "–" if it.mfu is None else f"{it.mfu:.1%} ({it.mfu_counting})"),
         ("peak", f"{binary(best.peak)}; reserved {binary(best.reserved)}, {left} left beside CUDA's context"),
     ]
-    rows += [(_words(name), _plainly(value)) for name, value in costs(best, tokens).items()]
+    rows += [(_words(name), four(value)) for name, value in costs(best, tokens).items()]
     if len(found.unlike) > 1:
         rows.append(("over the next", difference(best, found.unlike[1])))
     if found.plainest is not None and found.plainest is not best:
@@ -94,7 +94,7 @@ def _least(plan: Plan, objective: Objective) -> tuple[str, ...]:
     """What the best plan has the least of, where that is not its time."""
     if objective == "time":
         return ()
-    return (_plainly(plan.value if objective == "cost" else plan.value / JOULES_OF_KWH),)
+    return (four(plan.value if objective == "cost" else plan.value / JOULES_OF_KWH),)
 
 
 def _front(found: Answer, named: Naming) -> Table:
@@ -109,7 +109,7 @@ def _by_gpus(found: Answer, named: Naming, tokens: float | None) -> Table:
     priced = [costs(plan, tokens) for plan in found.by_gpus]
     names = list(priced[0]) if all(priced) else []
     rows = [
-        (*_row(plan, named), *(_plainly(cost[name]) for name in names))
+        (*_row(plan, named), *(four(cost[name]) for name in names))
         for plan, cost in zip(found.by_gpus, priced, strict=True)
     ]
     return Table((*named.columns, *map(_words, names)), rows, "the best on each number of GPUs", spare=(named.rate,))
@@ -139,7 +139,3 @@ def _row(plan: Plan, named: Naming) -> tuple[str, ...]:
 
 def _words(name: str) -> str:
     return name.replace("_", " ").replace("gpu", "GPU").replace(" kwh", ", kWh")
-
-
-def _plainly(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"

@@ -13,7 +13,7 @@ from calc.serve.report import DEFINITIONS, Report
 from calc.serve.service import Service
 from calc.serve.workload import Workload
 from calc.spec.hardware import Device
-from calc.units import HOUR, binary, duration
+from calc.units import HOUR, binary, duration, four
 
 MILLION = 1e6
 
@@ -163,7 +163,7 @@ def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, A
     facts = [
         ("output", f"{_speed(report.output)} tokens/s, {_speed(record['throughput']['output_per_gpu'])} a GPU"),
         ("input and output", f"{_speed(report.total)} tokens/s"),
-        ("requests", f"{_four(report.requests_per_second)}/s of at most {_four(found.capacity)}/s"),
+        ("requests", f"{four(report.requests_per_second)}/s of at most {four(found.capacity)}/s"),
         ("users", f"{_speed(report.concurrency, 1)} at once{', some of them waiting' * found.saturated}"),
         ("cache", _held(record["cache"])),
         ("rests on", record["rests_on"]),
@@ -210,11 +210,6 @@ def _longest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
 def _speed(value: float, digits: int = 0) -> str:
     """A number with so many digits behind the point, or of less than ten in three that tell."""
     return f"{value:,.{digits}f}" if value >= 10 else f"{value:.3g}"
-
-
-def _four(value: float) -> str:
-    """A number in four digits that tell, or all that stand before the point."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _held(cache: Mapping[str, Any]) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
-from calc.errors import Refused
 from calc.memory.rank import Rank
 from calc.memory.totals import memory_ranks, worst
 from calc.memory.training import TrainingRank
 from calc.spec import ModelSpec
 from calc.spec.catalogue import device_names, load_device
 from calc.spec.run import Run
-from calc.units import binary, parse_bytes
+from calc.units import binary, parse_bytes, parse_share
 
 RUNTIME = " before the 0.5 to 1 GiB of CUDA's context"
 LEAST_CONTEXT = 2**29
@@ -113,14 +111,7 @@ def largest(live: Mapping[str, int]) -> tuple[str, int]:
 
 def usable(memory: int, fraction: str = "1") -> int:
     """Whole bytes of `memory` that a fraction of it is, 0.9 or 90%. Errors: Refused for none above 0, up to 1."""
-    number = fraction.strip().removesuffix("%")
-    try:
-        share = Fraction(number) / (1 if number == fraction.strip() else 100)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not 0 < share <= 1:
-        raise Refused("--memory-fraction", "a number above 0, up to 1, or a percentage such as 90%", fraction)
-    return int(memory * share)
+    return int(memory * parse_share(fraction, "--memory-fraction"))
 
 
 def budget_bytes(text: str) -> int:
