@@ -88,8 +88,7 @@ def prediction_tables(
 ) -> list[Table]:
     """The figures of a prediction, its components, and its longest ops, or all of them. unit: of what goes in. ahead:
     seconds that it takes where kernels are launched ahead, and the execution that does so, if that is worth saying."""
-    # Where it does not fit, a note says the same and what to ask then.
-    memory = next((text for text in it.notes if text.startswith(it.memory.sentence())), it.memory.sentence())
+    memory = it.memory.sentence()
     rows = [
         ("step" if it.phase == "training" else "token" if it.phase == "decode" else "pass", duration(it.seconds)),
         (f"{it.interval.level:.0%} of measurements", f"{duration(it.interval.low)} to {duration(it.interval.high)}"),
@@ -109,7 +108,7 @@ def prediction_tables(
     ridges = ", ".join(f"{dtype} {si(limits.peaks[dtype], 'FLOP/s')}" for dtype in limits.peaks)
     meet = ", ".join(f"{dtype} {ridge:,.0f}" for dtype, ridge in limits.ridges.items())
     rows.append(("roofline", f"{ridges}; {si(limits.bandwidth, 'B/s')}; they meet at FLOP/B: {meet}"))
-    rows += [("note", text) for text in it.notes if text != memory]
+    rows += [("note", text) for text in it.notes if text != memory]  # which is a note too where it does not fit
     title = f"{it.model} on {it.device}: {_setting(it, unit)}"
     shares = [(name, duration(value), f"{value / it.seconds:.1%}") for name, value in it.by_component.items()]
     points = roofline(it)

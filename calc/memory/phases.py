@@ -55,7 +55,10 @@ class PhaseMemory:
         return self.peak <= self.budget
 
     def sentence(self) -> str:
-        """The verdict in a few words."""
+        """The verdict in a few words, and what to ask where it does not fit."""
+        return self._verdict() + ("; see `python -m calc memory`" if self.fits is False else "")
+
+    def _verdict(self) -> str:
         room = "a device whose memory is not known" if self.budget is None else binary(self.budget)
         verdict = {True: "fits: ", False: "does not fit: ", None: ""}[self.fits]
         if self.overflows_host and self.host_room is not None:

@@ -50,7 +50,7 @@ PARTS = (
 def of_memory(found: PhaseMemory) -> tuple[str, ...]:
     """Whether it does not fit, or cannot be told to; and whether the prompts of a decode must be read in pieces."""
     if found.fits is False:
-        return (f"{found.sentence()}; see `python -m calc memory`",)
+        return (found.sentence(),)
     if found.fits and found.prompts is not None and found.budget is not None and found.prompts > found.budget:
         what = f"reading all prompts in one pass takes {binary(found.prompts)}"
         return (f"fits where prompts are read in pieces: {what} (`memory --batched-tokens`)",)
