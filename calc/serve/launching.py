@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from calc.errors import Refused
 from calc.serve.service import Service
-from calc.spec.clusters import machine_of
 from calc.spec.run.engines import Engine, engine_named
-from calc.time.device.priors import priors
+from calc.time.cluster.links import node_of
 
 Lines = list[str]
 
@@ -24,7 +23,7 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
-    if tool == "llm-d" and any(each.layout.pp > 1 or each.layout.tp > _machine(each) for each in services):
+    if tool == "llm-d" and any(each.layout.pp > 1 or each.layout.tp > node_of(each.device.name) for each in services):
         raise Refused("--as", f"one of {', '.join(JOINED)} for a pipeline or tp beyond a machine", tool)
     if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
         raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
@@ -47,13 +46,8 @@ def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
         yield f"{guessed}: name what guesses them by {engine.speculation}"
     if engine.name != last.engine.name:
         yield f"planned under {last.engine.name}, and not under {engine.name}"
-    if beyond := [each.layout.gpus_each for each in services if each.layout.gpus_each > _machine(each)]:
+    if beyond := [each.layout.gpus_each for each in services if each.layout.gpus_each > node_of(each.device.name)]:
         yield f"one server of {max(beyond)} GPUs stands on several machines: {JOINED.get(tool, GROUPED)}"
-
-
-def _machine(service: Service) -> int:
-    """GPUs of a machine, which fast links may join to others."""
-    return machine_of(service.device.name) or priors()["network"]["node"]
 
 
 def _engine(tool: str) -> Engine:

@@ -9,8 +9,7 @@ from calc.errors import Refused
 from calc.serve.constants import Fitted, greatest, least
 from calc.spec.hardware import Device
 from calc.time.cluster.crossing import carried, waiting
-from calc.time.cluster.links import adapter, domain_of, hosted_share
-from calc.time.device.priors import priors
+from calc.time.cluster.links import adapter, domain_of, hosted_share, joins_node, node_of
 from calc.time.models.collective import passes
 
 HOSTED_BEGINS = 1.5e-5
@@ -94,10 +93,9 @@ def _beyond(device: Device, fitted: Fitted, linked: Any, gpus: int, summing: int
     whose links join fewer than a node has reach no adapter faster than that."""
     begins = linked if device.link_one_way is not None else greatest(linked, HOSTED_BEGINS)
     card = Way(adapter(device.name) * fitted.share("network"), begins * fitted.of("beyond"))
-    node = priors()["network"]["node"]
-    hosted = hosted_share(device, summing) if domain_of(device) < node else None
+    hosted = None if joins_node(device) else hosted_share(device, summing)
     if hosted is None:
         return card
-    if gpus <= node:
+    if gpus <= node_of(device.name):
         return Way(hosted, greatest(linked, HOSTED_BEGINS))
     return card._replace(bandwidth=least(card.bandwidth, hosted))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from calc.errors import Refused
 from calc.sizes import Size, maximum, minimum
-from calc.spec.clusters import adapter_of
+from calc.spec.clusters import adapter_of, machine_of
 from calc.spec.hardware import Device
 from calc.spec.run import Run
 from calc.time.cluster.crossing import constants
@@ -28,9 +28,10 @@ def links_of(run: Run, device: Device | None) -> Links:
     links join fewer than a node has reach all others through the host, and no faster."""
     if run.cluster is not None:
         return Links(run.cluster.domain, run.network if run.network is not None else run.cluster.share)
-    joined, node = domain_of(device), priors()["network"]["node"]
-    if device is None or joined >= node:
+    joined = domain_of(device)
+    if device is None or joins_node(device):
         return Links(joined, run.network)
+    node = node_of(device.name)
     hosted = hosted_share(device, node)
     if hosted is not None:
         hosted /= constants()["across"]["efficiency"]  # what sums reach, where a card's rate is what makers print
@@ -40,9 +41,20 @@ def links_of(run: Run, device: Device | None) -> Links:
 
 
 def domain_of(device: Device | None) -> int:
-    """GPUs that the fast links of a device join: as its entry in the catalogue says, else a node."""
+    """GPUs that the fast links of a device join: as its entry in the catalogue says, else a usual node."""
     said = None if device is None else device.domain
     return priors()["network"]["node"] if said is None else said.value
+
+
+def node_of(device: str) -> int:
+    """GPUs of a machine of such devices: the fewest of the known clusters of them, else the usual."""
+    return machine_of(device) or priors()["network"]["node"]
+
+
+def joins_node(device: Device) -> bool:
+    """Whether the fast links of a device join all GPUs of a machine; where they do not, as a bridge of two cards, the
+    others are reached through the host."""
+    return device.domain is None or device.domain.value >= node_of(device.name)
 
 
 def hosted_share(device: Device, gpus: int) -> float | None:
