@@ -18,8 +18,7 @@ def overloaded_of(service: Service, input: float, output: float, spread: float) 
     such an overload has it. At rates between the two a server keeps up until a burst makes it fall behind. spread: of
     lengths about these means, as `closed_loop` has it."""
     capacity, running = capacity_of(service, input, output), service.running(input, output)
-    promises_all = service.engine.admission is not None and service.engine.admission.least >= 1.0
-    if running < 1 or promises_all or running >= service.max_running * service.layout.attention_dp:
+    if running < 1 or service.engine.promises_all or running >= service.max_running * service.layout.attention_dp:
         return capacity
     return min(capacity, simulated_overload(service, input, output, spread))
 

@@ -140,7 +140,7 @@ class Service:
         if self.own_blocks(input + output) < math.ceil((input + output) / self.engine.block):
             return 0.0
         fitting = self.own_blocks(input + output / 2) / pages
-        if admission and admission.least == 1.0:
+        if self.engine.promises_all:
             fitting = math.floor(fitting)  # who would not find room to the end is not let in
         return min(fitting, float(self.max_running)) * self.layout.attention_dp
 
@@ -169,9 +169,9 @@ class Service:
     def _whole_blocks(self, tokens: float) -> int:
         """Pages of all ranks of attention, without what sequences that have to fit one of them leave of each where all
         of their answers are promised room."""
-        ranks, own, admission = self.layout.attention_dp, self.own_blocks(tokens), self.engine.admission
+        ranks, own = self.layout.attention_dp, self.own_blocks(tokens)
         each = math.ceil(tokens / self.engine.block)
-        if ranks == 1 or not admission or admission.least < 1.0 or own < each:
+        if ranks == 1 or not self.engine.promises_all or own < each:
             return own * ranks
         return own // each * each * ranks
 

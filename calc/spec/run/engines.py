@@ -99,6 +99,11 @@ class Engine:
     allocation: Allocation | None = None
     admission: Admission | None = None
 
+    @property
+    def promises_all(self) -> bool:
+        """Whether nobody is let in without room for all of the answer, so that nobody gives way."""
+        return self.admission is not None and self.admission.least >= 1.0
+
 
 def engine_names() -> list[str]:
     """The engines of the data folder, sorted."""
