@@ -25,4 +25,4 @@ def test_what_other_versions_said_is_kept() -> None:
     old = "# Errors\n\n## 0.0.9\n\n### Kernels\n\n| a |\n"
     assert errors_page.page(old).endswith("\n## 0.0.9\n\n### Kernels\n\n| a |\n")
     with pytest.raises(ValueError, match="expected one table"):
-        errors_page.table(errors_page.Published("", "serving", "| no such", ""))
+        errors_page.table(errors_page.Published("", "serving-measured", "| no such", ""))

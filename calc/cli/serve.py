@@ -104,8 +104,8 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
 
     Every step of the engine is put together from the model's program: weights read once, attention by the contexts at
     hand, prompts in what a step has left, sums between ranks, the host. Requests are simulated one by one; a steady
-    rate beyond what can be answered is refused. The interval holds 90 of 100 measured means. docs/serving.md says how
-    wrong such answers were. Exit status 1: it does not fit.
+    rate beyond what can be answered is refused. The interval holds 90 of 100 measured means.
+    docs/serving-measured.md says how wrong such answers were. Exit status 1: it does not fit.
 
     \b
     Examples:

@@ -41,7 +41,7 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
 
     Prints how wrong each side of the split is by constants that did not see it, and between which multiples of what is
     predicted 90 of 100 measured seconds lie. Intervals and judgements stay as shipped: look at them, and at the tables
-    of docs/serving.md, before the files take the place of the shipped ones. It takes a minute or two.
+    of docs/serving-measured.md, before the files take the place of the shipped ones. It takes a minute or two.
 
     \b
     Example:

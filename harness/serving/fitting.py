@@ -86,7 +86,7 @@ WIDTHS = {
 """How far a constant's logarithm strays, where it is not as usual: 0.5 for plain ones, 0.15 for those of a kind."""
 DRAWN = 2.5
 """Weight of a constant's own residual, also of what hosts take for requests. Chosen on the systems that the split
-lists, each left out in turn (docs/serving.md)."""
+lists, each left out in turn (docs/serving-measured.md)."""
 TOLERANCE = (0.08, 0.5)
 """Residuals of a token's seconds and of the first one's from which on a row counts less than its square."""
 

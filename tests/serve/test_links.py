@@ -187,7 +187,7 @@ def test_experts_hear_of_all_tokens_and_attention_of_its_own() -> None:
 
 
 def test_what_holds_up_exchanges_over_fast_links_is_none_of_slower_ways() -> None:
-    """Through the host an exchange takes the time of its bytes, among GPUs with links of their own `gathering` times it."""
+    """Through the host an exchange takes what its bytes do, over links of GPUs' own `gathering` times that."""
     spec, load = load_model("qwen3-30b-a3b"), StepLoad(32.0, 0.0, 0.0, 0.0, 0.0, 32.0)
     for gpu, longer in (("rtx-pro-6000", 1.0), ("h100-sxm", constants()["gathering"])):
         service = service_of(spec, gpu, layout_of(spec, tp=1, attention_dp=2))

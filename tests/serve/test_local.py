@@ -1,4 +1,4 @@
-"""llama.cpp on one machine: benchmarks that others published, and what docs/serving.md prints of their predictions."""
+"""llama.cpp on one machine: benchmarks that others published, and what docs/serving-measured.md prints of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.reference import ROOT, folder
 
 OWN = Path(__file__).parent / "configs"
 """Shapes of models that neither the presets nor the reference data have, from their makers' model cards."""
-DOCUMENT = ROOT / "docs" / "serving.md"
+DOCUMENT = ROOT / "docs" / "serving-measured.md"
 GIB = 2**30
 
 

@@ -1,4 +1,4 @@
-"""Servers that were measured, and what docs/serving.md prints of predictions of them."""
+"""Servers that were measured, and what docs/serving-measured.md prints of predictions of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.serving.tables import table
 from tests.reference import ROOT, folder
 from tests.serve.measured import inferencemax_judged, inferencemax_rows, spec_of
 
-DOCUMENT = ROOT / "docs" / "serving.md"
+DOCUMENT = ROOT / "docs" / "serving-measured.md"
 
 
 def test_the_split_is_of_whole_systems() -> None:

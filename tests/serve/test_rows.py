@@ -185,7 +185,7 @@ def test_shipped_kernels_of_experts_are_those_of_the_tables() -> None:
 
 
 def test_more_gpus_of_one_plan_are_slower_in_rows_that_are_not_of_one_server() -> None:
-    """As docs/serving.md has it: Qwen3.5-397B in FP8 on B200, four requests of 1,024 tokens."""
+    """As docs/serving-measured.md has it: Qwen3.5-397B in FP8 on B200, four requests of 1,024 tokens."""
     rows = [row for row in inferencemax_rows()[0] if row.system == "b200 qwen3.5-397b sglang" and row.dtype == "fp8"]
     small = [row for row in rows if row.concurrency == 4 and (row.input, row.output) == (1024, 1024)]
     found = {(row.layout["tp"], row.layout["ep"]): round(1e3 * (row.tpot or 0), 1) for row in small}

@@ -1,4 +1,4 @@
-"""vLLM on H100 that one project measured beside six simulators, and what docs/serving.md prints of it."""
+"""vLLM on H100 that one project measured beside six simulators, and what docs/serving-measured.md prints of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answers() -> list[tuple[MeasuredServer, dict[str, float]]]:
 
 
 def lines() -> str:
-    """The table of docs/serving.md: medians of absolute errors of means, of each on the experiments that it runs."""
+    """The table of docs/serving-measured.md: medians of absolute errors of means, of each where it runs."""
     rows = ["| tool | experiments | e2e | first token | between tokens |", "|---|---:|---:|---:|---:|"]
     ours = [(row, found) for row, found in answers()]
     for name in SIMULATORS:
@@ -49,5 +49,5 @@ def _line(name: str, some: list[tuple[MeasuredServer, dict[str, float]]]) -> str
 
 
 def test_the_document_prints_simulators_side_by_side() -> None:
-    assert lines() in (ROOT / "docs" / "serving.md").read_text()
+    assert lines() in (ROOT / "docs" / "serving-measured.md").read_text()
     assert len(answers()) >= 10
