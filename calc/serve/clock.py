@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from calc.serve.rank import Rank
+from calc.serve.running import Piece
 from calc.serve.step import Rates, StepLoad, bound, longer, one_batch, step_time, waiting_of
 from calc.serve.work import lengths
 
@@ -26,16 +26,6 @@ class Line:
         left, right = self.places[at - 1], self.places[at]
         low, high = self.values[at - 1], self.values[at]
         return low + (high - low) * (tokens - left) / (right - left)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Tokens of one prompt that a step reads: the first of them stands behind `start` others. last: whether the prompt
-    ends with it."""
-
-    start: int
-    tokens: int
-    last: bool
 
 
 class Plain(NamedTuple):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from calc.serve.decoding import Decoding
 from calc.serve.prefixes import Prefixes
 from calc.serve.running import Rules, Running
-
-Decoding = Sequence[tuple[int, int, Running]]
-"""Who decodes: the step at which each ends, the number of its request, and itself."""
 
 
 class Pages:
@@ -86,9 +82,9 @@ class Pages:
             self.shared.leave(one.shared)
             one.shared = ()
 
-    def growth(self, decoding: Decoding, now: int, steps: int) -> int:
-        """Pages that the steps after `now` take."""
-        rules, each = self.rules, self.rules.accepted
+    def growth(self, decoding: Decoding, steps: int) -> int:
+        """Pages that so many further steps take."""
+        rules, each, now = self.rules, self.rules.accepted, decoding.steps
         if each == 1.0:
             # Tokens of a sequence are its phase and the step, but for whole pages: a step begins a page of those of
             # one phase, and as many steps as a page has tokens one of everybody's.
@@ -96,15 +92,16 @@ class Pages:
             whole, rest = divmod(steps, size)
             return whole * len(decoding) + sum([phases[-each % size] for each in range(now, now + rest)])
         return sum(
-            rules.pages(one.tokens(now + steps, each)) - rules.pages(one.tokens(now, each)) for _, _, one in decoding
+            rules.pages(one.tokens(now + steps, each)) - rules.pages(one.tokens(now, each))
+            for _, _, one in decoding.heap
         )
 
-    def grow(self, decoding: Decoding, now: int, steps: int) -> None:
-        """Take the pages of the steps after `now`."""
-        self.used += self.growth(decoding, now, steps)
+    def grow(self, decoding: Decoding, steps: int) -> None:
+        """Take the pages of so many further steps."""
+        self.used += self.growth(decoding, steps)
         self.peak = max(self.peak, self.held)
 
-    def room_for(self, decoding: Decoding, now: int) -> bool:
+    def room_for(self, decoding: Decoding) -> bool:
         """Whether the next step finds pages for its tokens."""
-        need = self.growth(decoding, now, 1)
+        need = self.growth(decoding, 1)
         return need <= self.rules.blocks - self.held or self.free(need)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from calc.serve.decoding import Decoding
 from calc.serve.running import Rules, Running
 from calc.spec.run.engines import Admission
 
@@ -39,6 +41,18 @@ class Promises:
     def pages(self, left: float) -> int:
         """Pages that are promised to sequences with so many tokens to make between them."""
         return math.ceil(self.part * left / self.rules.block)
+
+    def to_all(self, read: Iterable[Running], decoding: Decoding, longest: int) -> int:
+        """Pages that are promised to sequences whose prompts are read and to those that decode. longest: tokens of an
+        answer, at most."""
+        rules = self.rules
+        left: float = sum(rules.pages(self.whole(one)) * rules.block - one.prompt - 1 for one in read)
+        if longest <= self.admission.most:
+            left += decoding.left
+        else:
+            now = decoding.steps
+            left += sum(self.counted(one.end - one.tokens(now, rules.accepted)) for _, _, one in decoding.heap)
+        return self.pages(left)
 
     def counted(self, left: int) -> int:
         """Tokens of an answer's rest that count."""

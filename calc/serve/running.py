@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from calc.serve.requests import Request
@@ -81,3 +82,27 @@ class Rules:
     def pages(self, tokens: int) -> int:
         """Pages for so many tokens."""
         return -(-tokens // self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens of one prompt that a step reads: the first of them stands behind `start` others. last: whether the prompt
+    ends with it."""
+
+    start: int
+    tokens: int
+    last: bool
+
+
+def pieces_of(reading: Iterable[Running], rules: Rules, left: int) -> list[tuple[Running, Piece]]:
+    """What a step with room for so many tokens reads of these prompts, first come first served."""
+    found = list[tuple[Running, Piece]]()
+    own = left // rules.ranks
+    for one in reading:
+        rest = one.prompt - one.read
+        if left <= 0 or (not rules.chunked and found and rest > left):
+            break
+        now = min(rest, left, own) if rules.chunked else rest
+        found.append((one, Piece(one.read, now, now == rest)))
+        left -= now
+    return found

@@ -10,14 +10,16 @@ import heapq
 import math
 from collections import deque
 
-from calc.serve.clock import Piece, StepClock
+from calc.serve.clock import StepClock
+from calc.serve.decoding import Decoding
 from calc.serve.gaps import Gaps
 from calc.serve.holding import Holding
 from calc.serve.pages import Pages
 from calc.serve.prefixes import Prefixes
 from calc.serve.promises import Promises
 from calc.serve.requests import Request
-from calc.serve.running import Rules, Running
+from calc.serve.running import Piece, Rules, Running, pieces_of
+from calc.serve.waiting import Waiting
 
 PROMISED = 16
 """Steps between two looks at who waits, while every step leaves more of the room that is promised."""
@@ -28,13 +30,13 @@ class Server:
 
     def __init__(self, clock: StepClock, rules: Rules, shared: Prefixes | None = None) -> None:
         self.clock, self.rules, self.pages = clock, rules, Pages(rules, shared)
-        self.time, self.steps = 0.0, 0
-        self.waiting: deque[Running] = deque()
+        self.time = 0.0
+        self.promises = Promises(rules, rules.admission) if rules.admission else None
+        self.waiting = Waiting(rules, self.pages, self.promises)
         self.reading: deque[Running] = deque()
         self.passing: list[tuple[float, int, Running]] = []
-        self.decoding: list[tuple[int, int, Running]] = []
-        self.context, self.ends, self.longest = 0.0, 0, 0
-        self.promises = Promises(rules, rules.admission) if rules.admission else None
+        self.decoding = Decoding(rules)
+        self.longest = 0
         self.holding = Holding(rules.hold, rules.budget) if rules.hold else None
         self.gaps = Gaps()
         self.preemptions = 0
@@ -50,13 +52,8 @@ class Server:
             return False
         self.newest, self.longest = self.laid, max(self.longest, request.output)
         own = request.output if left is None else left
-        self._queue(Running(request, request.input, read, own, came=self.laid, latest=request.first or 0.0))
+        self.waiting.add(Running(request, request.input, read, own, came=self.laid, latest=request.first or 0.0))
         return True
-
-    def _queue(self, one: Running) -> None:
-        self.waiting.append(one)
-        if len(self.waiting) > 1 and self.waiting[-2].request.priority > one.request.priority:
-            self.waiting = deque(sorted(self.waiting, key=lambda each: each.request.priority))
 
     @property
     def load(self) -> int:
@@ -82,17 +79,17 @@ class Server:
         """
         self.laid += 1
         done = self._through() if self.passing else []
-        if not self.gave_way and (self.steps >= self.looks or not self.decoding):
+        if not self.gave_way and (self.decoding.steps >= self.looks or not self.decoding):
             if self.waiting:
-                self._admit(self._known())
-            self.looks = self.steps + self.rules.polls
+                self._let_in()
+            self.looks = self.decoding.steps + self.rules.polls
         self.gave_way = False
         held = self._held() if self.reading else 0
         if self.reading and not held:
             return done + self._mixed_step()
         if self.passing and not self.decoding:
             self.time = max(self.time, self.passing[0][0])
-            self.looks = self.steps  # no step was made since the last look, and others may have come
+            self.looks = self.decoding.steps  # no step was made since the last look, and others may have come
             return done + self._through()
         return done + self._plain_steps(min(until, self.passing[0][0]) if self.passing else until, held)
 
@@ -104,30 +101,11 @@ class Server:
             done += self._begun(one, at)
         return done
 
-    def _known(self) -> int:
-        """Steps laid before which one must have come to be let in now: an engine that lays a step while another runs
-        knew of nobody who came meanwhile, unless it stood still."""
-        return self.laid - (self.rules.ahead and self.inside > 0)
-
-    def _admit(self, known: int) -> None:
-        """Let in who waits, first come first served, while there is room for the prompt and one token more, and what
-        the engine promises; who came after `known` holds up nobody."""
-        promised = self._promised()
-        while self.waiting and self.inside < self.rules.running:
-            one = next((each for each in self.waiting if each.came < known), None)
-            if one is None:
-                return
-            if self.promises and not self.pages.room_beside(one, self.promises.whole(one), promised):
-                return
-            found = self.pages.take(one)
-            if found is None:
-                return
-            if self.promises:  # those of one look have all of their answers promised
-                promised += self.rules.pages(self.promises.whole(one)) - self.rules.pages(one.prompt + 1)
-            self.waiting.remove(one)
-            if found:
-                one.read = max(one.read, min(found, one.prompt - 1))
-                one.request.cached = one.read
+    def _let_in(self) -> None:
+        """Let in who may: to be read, or to decode. An engine that lays a step while another runs knew of nobody who
+        came meanwhile, unless it stood still."""
+        known = self.laid - (self.rules.ahead and self.inside > 0)
+        for one in self.waiting.let_in(known, self.inside, self._promised()):
             if one.request.scheduled is None:
                 one.request.scheduled = self.time
             if one.read < one.prompt:
@@ -141,27 +119,13 @@ class Server:
             return 0
         if not self.inside:
             self.promises.rest()
-        counted, rules = self.promises.counted, self.rules
         read = (*self.reading, *(one for _, _, one in self.passing))
-        left = sum(rules.pages(self.promises.whole(one)) * rules.block - one.prompt - 1 for one in read)
-        if self.longest <= self.promises.admission.most:
-            return self.promises.pages(left + self.ends - self.context)
-        decoded = (one.end - one.tokens(self.steps, rules.accepted) for _, _, one in self.decoding)
-        return self.promises.pages(left + sum(counted(rest) for rest in decoded))
+        return self.promises.to_all(read, self.decoding, self.longest)
 
     def _pieces(self) -> list[tuple[Running, Piece]]:
         """What of the prompts the next step reads."""
-        rules, found = self.rules, list[tuple[Running, Piece]]()
-        left = rules.budget - (math.ceil(len(self.decoding) * self.clock.drafted) if rules.mixed else 0)
-        own = left // rules.ranks
-        for one in self.reading:
-            rest = one.prompt - one.read
-            if left <= 0 or (not rules.chunked and found and rest > left):
-                break
-            now = min(rest, left, own) if rules.chunked else rest
-            found.append((one, Piece(one.read, now, now == rest)))
-            left -= now
-        return found
+        beside = math.ceil(len(self.decoding) * self.clock.drafted) if self.rules.mixed else 0
+        return pieces_of(self.reading, self.rules, self.rules.budget - beside)
 
     def _held(self) -> int:
         """Steps for which prompts are held back from now on, while nobody comes or leaves."""
@@ -174,14 +138,14 @@ class Server:
     def _mixed_step(self) -> list[Request]:
         """A step that reads prompts; who decodes gets a token where the engine lets both in one step."""
         decodes = self.rules.mixed and bool(self.decoding)
-        self.looks = self.steps
+        self.looks = self.decoding.steps
         if decodes and not self._room_for_a_step():
             return []
         pieces = self._pieces()
         n = len(self.decoding) if decodes else 0
         if not pieces:
             return self._plain_steps(self.time)
-        step = n, self._mean_context() if n else 0.0, [piece for _, piece in pieces]
+        step = n, self.decoding.mean_context if n else 0.0, [piece for _, piece in pieces]
         seconds, way = self.clock.seconds(*step), self.clock.way(*step)
         self.time += seconds
         self.busy["reading"] += seconds
@@ -214,32 +178,25 @@ class Server:
         return []
 
     def _decodes(self, one: Running) -> None:
-        """A sequence whose prompt is in the cache gets a token in every step from now on."""
-        one.context, one.begun = one.prompt + 1, self.steps
-        one.finish = self.steps + math.ceil(one.left / self.rules.accepted)
-        heapq.heappush(self.decoding, (one.finish, one.request.number, one))
-        self.context += one.context
-        self.ends += self.rules.pages(one.end) * self.rules.block
+        """A sequence decodes from now on."""
+        self.decoding.begin(one)
         self.gaps.begin(one)
         self.pages.begin(one)
-
-    def _mean_context(self) -> float:
-        return self.context / len(self.decoding)
 
     def _plain_steps(self, until: float, held: int = 0) -> list[Request]:
         """Steps without prompts, until somebody finishes, the cache may be full, or `until` has passed. held: for how
         many of them there are prompts that are held back."""
         if not self.decoding:
             return []
-        n, context = len(self.decoding), self._mean_context()
-        count = min(self.decoding[0][0] - self.steps, self._steps_with_room())
+        n, context = len(self.decoding), self.decoding.mean_context
+        count = min(self.decoding.first_ends, self._steps_with_room())
         if count < 1:
             return []
         each, grows = self.clock.seconds(n, context), self.rules.accepted
         if self.waiting and self.promises and self.promises.falls:
             count = min(count, PROMISED)
         if self.rules.polls > 1:
-            count = min(count, max(self.looks - self.steps, 1))
+            count = min(count, max(self.looks - self.decoding.steps, 1))
         if self.rules.ahead and self.newest == self.laid - 1:
             count = 1  # who came during the last step is let in after this one
         elif until < math.inf:
@@ -261,53 +218,33 @@ class Server:
 
     def _room_for_a_step(self) -> bool:
         """Whether the next step finds pages for its tokens. Otherwise the youngest gives way."""
-        if self.pages.room_for(self.decoding, self.steps):
+        if self.pages.room_for(self.decoding):
             return True
         self._preempt()
         return False
 
     def _preempt(self) -> None:
         """Give up the cache of the sequence that came last: it is read again when there is room (recomputation)."""
-        at = max(range(len(self.decoding)), key=lambda i: (self.decoding[i][2].request.priority, self.decoding[i][1]))
-        _, _, one = self.decoding[at]
-        del self.decoding[at]
-        heapq.heapify(self.decoding)
+        one, now = self.decoding.youngest_out()
         self.gaps.give_way(one)
-        now = one.tokens(self.steps, self.rules.accepted)
-        self._out(one, now)
+        self.pages.end(one, now)
         made = min(max(now - one.context, 0), one.left - 1)
         one.prompt, one.read, one.left = now, 0, one.left - made
         one.request.preempted += 1
         self.preemptions += 1
         self.gave_way = True
         if self.promises:
-            begun = sum(each.context - 1 for _, _, each in self.decoding)
-            self.promises.gave_way(len(self.decoding), self.context - begun, self.ends - self.context)
-        self.waiting.appendleft(one)
+            self.promises.gave_way(len(self.decoding), self.decoding.made, self.decoding.left)
+        self.waiting.back(one)
 
     def _decoded(self, count: int, seconds: float) -> list[Request]:
         """Every sequence that decodes has got tokens of so many steps."""
-        self.pages.grow(self.decoding, self.steps, count)
-        before, each = self.steps, self.rules.accepted
-        self.steps += count
+        self.pages.grow(self.decoding, count)
         if self.promises:
             self.promises.passed(count)
         self.gaps.passed(self.time, count, seconds / count, len(self.decoding))
-        if each == 1.0:
-            self.context += count * len(self.decoding)
-        else:
-            self.context = float(sum(one.tokens(before + count, each) for _, _, one in self.decoding))
-        done = []
-        while self.decoding and self.decoding[0][0] <= self.steps:
-            _, _, one = heapq.heappop(self.decoding)
-            now = one.tokens(self.steps, each)
-            self._out(one, now)
+        done = self.decoding.passed(count)
+        for one, tokens in done:
+            self.pages.end(one, tokens)
             one.request.last = self.time
-            done.append(one.request)
-        return done
-
-    def _out(self, one: Running, tokens: int) -> None:
-        """A sequence decodes no more."""
-        self.context -= tokens
-        self.ends -= self.rules.pages(one.end) * self.rules.block
-        self.pages.end(one, tokens)
+        return [one.request for one, _ in done]

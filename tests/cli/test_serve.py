@@ -11,9 +11,9 @@ import pytest
 
 from calc.architectures.models import load_model
 from calc.cli import main
-from calc.serve.clock import Piece
 from calc.serve.constants import interval_of
 from calc.serve.layout import layout_of
+from calc.serve.running import Piece
 from calc.serve.service import service_of
 
 Run = Callable[..., tuple[int, str, str]]

@@ -84,7 +84,7 @@ def test_every_request_ends_once(clock: StepClock, rules: Rules, lengths: list[t
     assert sorted(each.number for each in (*done, *refused)) == list(range(len(requests)))
     assert all(rules.pages(each.input + each.output) > rules.blocks for each in refused)
     assert server.pages.used == 0
-    assert sum(server.pages.phases) == server.ends == 0
+    assert sum(server.pages.phases) == server.decoding.ends == 0
     if rules.admission == WHOLE:
         assert not server.preemptions
     for each in done:
@@ -210,7 +210,7 @@ def test_who_comes_waits_until_the_server_looks() -> None:
         server.advance(server.time + 1e-9)
         server.add(late)
         while late.scheduled is None:
-            before = server.steps
+            before = server.decoding.steps
             server.advance(server.time + 1e-9)
         return before
 
@@ -237,11 +237,11 @@ def test_prompts_are_held_back_for_others_to_be_read_with(hold: Hold | None, com
         server.add(Request(number, 0.0, 100, 500))
     server.advance(float("inf"))
     late = [Request(2 + number, server.time, 100, 5) for number in range(coming)]
-    assert server.steps == 0
+    assert server.decoding.steps == 0
     for each in late:
         server.add(each)
     while any(each.first is None for each in late):
-        before = server.steps
+        before = server.decoding.steps
         server.advance(float("inf"))
     assert before == steps
     assert len({each.first for each in late}) == 1

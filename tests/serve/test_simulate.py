@@ -154,7 +154,7 @@ def test_one_request_is_its_steps() -> None:
     service = llama()
     run = simulate(Workload((Request(0, 0.0, 512, 3),), 1), lambda: service.server(600), lambda each: 0.5)
     clock, (only,) = service.server(600).clock, run.requests
-    from calc.serve.clock import Piece
+    from calc.serve.running import Piece
 
     prompt = clock.seconds(0, 0.0, [Piece(0, 512, True)])
     assert only.ttft == pytest.approx(0.5 + prompt)

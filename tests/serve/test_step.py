@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from calc.architectures.models import load_model
 from calc.ask.estimate import estimate
 from calc.errors import Refused
-from calc.serve.clock import Piece, StepClock
+from calc.serve.clock import StepClock
 from calc.serve.constants import constants
 from calc.serve.expert_kernels import expert_kernels
 from calc.serve.formats import formats, served_format
 from calc.serve.layout import Layout
 from calc.serve.rates import rates_of, rests_on
+from calc.serve.running import Piece
 from calc.serve.service import service_of
 from calc.serve.step import Rates, StepLoad, bound, step_time
 from calc.spec.catalogue import device_names, load_device
