@@ -10,13 +10,13 @@ from calc.errors import Refused
 from calc.serve.closed_form import capacity_of
 from calc.serve.constants import interval_of
 from calc.serve.machine import Machine
+from calc.serve.operating_point import lengths_of
 from calc.serve.parts import ANSWERED, Replicas, job_of, outcome
 from calc.serve.report import Report, report_of
 from calc.serve.requests import Request
 from calc.serve.saturation import simulated_overload
 from calc.serve.service import Service
 from calc.serve.simulate import Apart, Simulated, simulate_apart
-from calc.serve.steady import lengths_of
 from calc.serve.step import StepLoad, step_time
 from calc.serve.workload import Workload
 from calc.workers.job import Progress

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from calc.serve.operating_point import OperatingPoint, lengths_of
 from calc.serve.service import Service
-from calc.serve.steady import OperatingPoint, Steady, lengths_of, steady
+from calc.serve.steady import Steady, steady
 
 MANY = 1e9
 """Requests under way that are more than any service answers soon."""

@@ -11,49 +11,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from calc.serve.rank import at
-from calc.serve.step import Rates, StepLoad, step_time
+from calc.serve.operating_point import LEAST, Lengths, OperatingPoint, step_of, way_of
+from calc.serve.step import Rates
 
 ROUNDS = 8
 """Iterations of D, each of which leaves a tenth of the distance or less."""
-LEAST = 1e-9
-"""Tokens that stand for none where something is divided by them."""
-
-
-class OperatingPoint(NamedTuple):
-    """Numbers, or columns: tokens of prompts (of which `cached` have their keys and values already; all of them
-    where others have read it and given the first token) and of answers, requests under way on one replica, tokens
-    of one step, sequences that run at once at most; and where something guesses ahead, tokens that a sequence gets
-    in a step (`accepted`) of those it runs (`drafted`). together: how many requests come at once, as a power of
-    those under way: 0 where they come one by one, more where those of one length began together, and so end
-    together. polls: steps between two looks at who has come. ahead: 1 where a step is laid while another runs, so
-    that who comes waits for one more. holding: steps for which prompts are held back at most, while a step with them
-    had fewer tokens than `filled` or fewer prompts than `gathered`; further: and those after."""
-
-    input: Any
-    output: Any
-    concurrency: Any
-    budget: Any
-    running: Any
-    cached: Any = 0.0
-    accepted: Any = 1.0
-    drafted: Any = 1.0
-    together: Any = 0.0
-    polls: Any = 1.0
-    ahead: Any = 0.0
-    holding: Any = 0.0
-    filled: Any = 0.0
-    gathered: Any = 0.0
-    further: Any = 0.0
-
-
-class Lengths(NamedTuple):
-    """What attention asks at a workload's lengths, of one sequence: bytes and FLOPs of a new token half-way through the
-    answer, FLOPs of the whole prompt behind what is cached."""
-
-    cache: Any
-    decoding: Any
-    prompt: Any
 
 
 class Steady(NamedTuple):
@@ -71,16 +33,6 @@ class Steady(NamedTuple):
     mixed: Any
     plain: Any
     full: Any
-
-
-def lengths_of(rank: Any, input: Any, output: Any, cached: Any = 0.0) -> Lengths:
-    """What attention asks of one rank at these lengths."""
-    middle = input + output / 2
-    return Lengths(
-        at(rank.decode_bytes, middle),
-        at(rank.decode_flops, middle),
-        at(rank.prompt_flops, input) - at(rank.prompt_flops, cached),
-    )
 
 
 class _Reading(NamedTuple):
@@ -111,7 +63,7 @@ def steady(rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, req
         decoding = np.where(mixed > 0, np.minimum(decoding, now.most), decoding)
     now = _at(rank, rates, point, lengths, mixed, decoding, held)
     # Where an answer is its first token alone, steps are prompts, and as many are read as steps hold.
-    alone = np.minimum(_finished(point, now, request), now.prompts / _unread(point) / now.full)
+    alone = np.minimum(_finished(point, now, request), now.prompts / point.unread / now.full)
     requests = np.where(after > 0, decoding / np.maximum(after * now.tpot, 1e-12), alone)
     requests = np.maximum(requests, 1e-300)
     rest = after * now.tpot + request
@@ -175,8 +127,8 @@ def _at(
     for_others = held_back * (1 + others / 2) / (1 + others) * plain
     waits = (step + (point.polls - 1) * plain) / 2 + point.ahead * step + for_others
     waits = waits * (1 - 1 / np.maximum(held, 1.0))
-    most = free * after / _unread(point) * rank.dp
-    way = _way(rank, rates, point, lengths, mixed * own, prompt, readers)
+    most = free * after / point.unread * rank.dp
+    way = way_of(rank, rates, point, lengths, mixed * own, prompt, readers)
     reading = (new > 0) * (np.maximum(new / free, 1.0) * full + way)
     return _Reading(tpot, waits, reading, part, plain, full, most, prompts)
 
@@ -186,46 +138,9 @@ def _held_back(rank: Any, point: OperatingPoint, decoding: Any) -> tuple[Any, An
     import numpy as np
 
     each = decoding / np.maximum((point.output - 1) / point.accepted, 1e-9)
-    enough = np.maximum((point.filled - decoding / rank.dp) * rank.dp / _unread(point), point.gathered)
+    enough = np.maximum((point.filled - decoding / rank.dp) * rank.dp / point.unread, point.gathered)
     steps = np.minimum(point.holding, np.maximum(enough - 1, 0.0) / np.maximum(each, LEAST)) + point.further
     return steps, each * steps
-
-
-def _unread(point: OperatingPoint) -> Any:
-    """Tokens of a prompt that are to be read, and next to none where others have read it all."""
-    import numpy as np
-
-    return np.maximum(point.input - point.cached, LEAST)
-
-
-def _way(
-    rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any, readers: Any = 1.0
-) -> Any:
-    """Seconds from the end of a step with so many tokens of prompts until the last of them are through all stages of a
-    pipeline, as `StepClock.way` has it."""
-    import numpy as np
-
-    one_batch = np.minimum(prompt, point.budget) * rank.pp
-    return (rank.pp - 1) / rank.pp * step_of(rank, rates, point, lengths, decoding, one_batch, readers)
-
-
-def step_of(
-    rank: Any, rates: Rates, point: OperatingPoint, lengths: Lengths, decoding: Any, prompt: Any, readers: Any = 1.0
-) -> Any:
-    """Seconds of a step with so many decoding sequences on each rank of attention, and tokens of prompts on so many
-    `readers` of them."""
-    share = prompt / _unread(point)
-    load = StepLoad(
-        decoding,
-        prompt,
-        decoding * lengths.cache,
-        decoding * point.drafted * lengths.decoding,
-        lengths.prompt * share,
-        decoding * point.drafted + share,
-        point.drafted,
-        readers,
-    )
-    return step_time(rank, load, rates).total
 
 
 def with_burst(
@@ -243,7 +158,7 @@ def with_burst(
     all_at_once = np.minimum(budget, own)
     reading = own / all_at_once * step_of(rank, rates, point, lengths, 0.0 * held, all_at_once, readers)
     one = np.minimum(new, budget)
-    way = _way(rank, rates, point, lengths, 0.0 * held, one)
+    way = way_of(rank, rates, point, lengths, 0.0 * held, one)
     each = step_of(rank, rates, point, lengths, 0.0 * held, one) * np.maximum(new / budget, 1.0) + way
     mean = np.maximum((reading + way + each) / 2, each)
     after = np.maximum((point.output - 1) / point.accepted, 1e-9)

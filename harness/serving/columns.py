@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from calc.serve.constants import Constants
 from calc.serve.formats import served_format
+from calc.serve.operating_point import Lengths, OperatingPoint, lengths_of
 from calc.serve.rank import Rank
 from calc.serve.rates import rates_of, request_seconds
 from calc.serve.service import Service
-from calc.serve.steady import Lengths, OperatingPoint, Steady, lengths_of, steady, with_burst
+from calc.serve.steady import Steady, steady, with_burst
 from calc.serve.step import Rates
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calc.serve.operating_point import Lengths, OperatingPoint, lengths_of
 from calc.serve.rank import Rank
 from calc.serve.simulate import simulate
-from calc.serve.steady import Lengths, OperatingPoint, lengths_of, steady
+from calc.serve.steady import steady
 from calc.serve.step import Rates
 from calc.serve.workload import closed_loop
 from tests.serve.services import llama
