@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from calc.cli.plan_serving import plan_record
+from calc.cli.plan_serving_tables import plan_record
 from calc.plan.serving import search_serving
 from calc.plan.serving_plan import ServingPlan, Slo, Wish
 from calc.spec import ModelSpec

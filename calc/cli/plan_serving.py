@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -14,26 +13,22 @@ import click
 from calc.architectures.models import preset_names
 from calc.cli import options
 from calc.cli.guessing import guessing
+from calc.cli.plan_serving_tables import answer_record, for_rate, serving_tables
 from calc.cli.plan_tables import end_as
 from calc.errors import Refused
-from calc.output.layout import continued
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
-from calc.output.tables import Table, emit
+from calc.output.tables import emit
 from calc.plan.serving import search_serving
 from calc.plan.serving_command import serve_command
 from calc.plan.serving_minimum import least_that_serves
-from calc.plan.serving_plan import Found, ServingPlan, Slo, Wish
+from calc.plan.serving_plan import ServingPlan, Slo, Wish
 from calc.serve.constants import fitted_engines
 from calc.serve.launching import REPLICATED, TOOLS, cautions, launch
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
-from calc.units import duration, parse_price
+from calc.units import parse_price
 
-SHOWN = 12
-"""Plans of the front that a table has."""
-SPARE = ("tok/s/user", "tok/s/GPU")
-"""Columns that a narrow terminal does without."""
 _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 
 
@@ -86,16 +81,19 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
         click.echo("error: interrupted before any plan was timed", err=True)
         sys.exit(130)
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
-    record = _record(found, wish, given)
+    replicas = None
+    if found.best is not None and given["rate"] is not None:
+        replicas = found.best.replicas_for(given["rate"], given["headroom"])
+    record = answer_record(found, wish, replicas)
     record["command"] = _command(found.best or found.nearest, given, model)
-    lines = _lines(found.best, given, model, record["replicas"]) if given["tool"] and found.best else []
+    lines = _lines(found.best, given, model, replicas) if given["tool"] and found.best else []
     if given["tool"] and found.nearest is not None:
         remark("nothing is written: none meets the SLO")
     if fmt == "table" and (given["tool"] or not found.front):
         for line in lines:
             click.echo(line)  # alone and unbroken, so that it can be run
     else:
-        emit([record | {"launch": lines}], _tables(found, record), fmt)
+        emit([record | {"launch": lines}], serving_tables(found, record), fmt)
     end_as(found.interrupted)
     if not found.fitting:
         click.echo(f"error: {least_that_serves(wish)}", err=True)
@@ -160,55 +158,6 @@ def _prices(text: str | None, devices: list[str]) -> dict[str, float] | None:
     return found
 
 
-def _record(found: Found, wish: Wish, given: dict[str, Any]) -> dict[str, Any]:
-    best, nearest = found.best, found.nearest
-    replicas = None
-    if best is not None and given["rate"] is not None:
-        replicas = best.replicas_for(given["rate"], given["headroom"])
-    return {
-        "model": wish.spec.name,
-        "best": None if best is None else plan_record(best),
-        "nearest": None if nearest is None else plan_record(nearest),
-        "simulated": wish.slo.asks,
-        "replicas": replicas,
-        "front": [plan_record(plan) for plan in found.front],
-        "tried": found.tried,
-        "layouts": found.layouts,
-        "fitting": found.fitting,
-    }
-
-
-def plan_record(plan: ServingPlan) -> dict[str, Any]:
-    """What scripts read of one plan: its device, layout and load; seconds, and tokens and requests a second."""
-    service = plan.services[-1]
-    return {
-        "device": service.device.name,
-        "engine": service.engine.name,
-        "dtype": service.form.name,
-        "gpus": plan.gpus,
-        "layout": " + ".join(map(_layout, plan.services)),
-        "batched_tokens": service.budget,
-        "concurrency": plan.concurrency,
-        "ttft": plan.ttft,
-        "tpot": plan.tpot,
-        "tokens_per_gpu": plan.per_gpu,
-        "tokens_per_user": plan.per_user,
-        "requests": plan.requests,
-        "cost_per_million_output_with_input": plan.cost,
-    }
-
-
-def _layout(service: Any) -> str:
-    layout = service.layout
-    words = [
-        f"tp{layout.tp}",
-        f"pp{layout.pp}" * (layout.pp > 1),
-        f"dp{layout.attention_dp}" * (layout.attention_dp > 1),
-        f"ep{layout.ep}" * (layout.ep > 1),
-    ]
-    return f"{layout.replicas}x" * (layout.replicas > 1) + "-".join(filter(None, words))
-
-
 def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> str | None:
     if plan is None:
         return None
@@ -230,55 +179,5 @@ def _lines(plan: ServingPlan, given: dict[str, Any], model: ModelSpec, replicas:
         layouts = [replace(each.layout, replicas=replicas * each.layout.replicas) for each in services]
         services = tuple(replace(each, layout=layout) for each, layout in zip(services, layouts, strict=True))
     elif replicas is not None:
-        remark(f"this starts one server; {_for_rate(plan, replicas)}")
+        remark(f"this starts one server; {for_rate(plan, replicas)}")
     return launch(given["tool"], reference, services, given["input_"] + given["output"], running)
-
-
-def _tables(found: Found, record: dict[str, Any]) -> list[Table]:
-    priced = any(plan.cost is not None for plan in found.front)
-    columns = ("device", "GPUs", "layout", "format", "users", "ttft", "tpot", "tok/s/GPU", "tok/s/user")
-    columns += ("price/M",) * priced
-    step = max(1, -(-len(found.front) // SHOWN))
-    note = f"{found.tried:,} plans of the {found.fitting} of {found.layouts} layouts that hold the model\n"
-    note += "in closed form, as if prompts never came together"
-    if priced:
-        note += "\nprice/M: of a million tokens of answers, with their prompts"
-
-    def table(plans: Sequence[ServingPlan], title: str, note: str) -> Table:
-        return Table(columns, [_row(plan)[: len(columns)] for plan in plans], title, note, SPARE)
-
-    tables = [table(found.front[::step], f"{record['model']}: the front", note)]
-    if found.nearest is not None:
-        title = "none meets the SLO; the nearest, every request simulated"
-        return [*tables, table([found.nearest], title, continued(record["command"] or ""))]
-    if found.best is None:  # interrupted, or no layout holds the model
-        return tables
-    title = "the cheapest" if found.best.cost is not None else "most tokens a GPU"
-    if record["simulated"]:
-        title += " that meets the SLO, every request simulated"
-    more = "" if record["replicas"] is None else _for_rate(found.best, record["replicas"])
-    note = "\n".join(filter(None, (more, continued(record["command"] or ""))))
-    return [*tables, table([found.best], title, note)]
-
-
-def _for_rate(plan: ServingPlan, replicas: int) -> str:
-    """How many of a plan answer the rate that was asked, on how many GPUs, for how much."""
-    gpus = replicas * plan.gpus
-    cost = "" if plan.price is None else f", {plan.price * gpus:,.0f} an hour"
-    return f"for the rate, with headroom, {replicas:,} of it: {gpus:,} GPUs{cost}"
-
-
-def _row(plan: ServingPlan) -> tuple[str, ...]:
-    own = plan_record(plan)
-    return (
-        own["device"],
-        f"{plan.gpus}",
-        own["layout"],
-        own["dtype"],
-        f"{max(int(plan.concurrency), 1):,}",
-        duration(plan.ttft),
-        duration(plan.tpot),
-        f"{plan.per_gpu:,.0f}",
-        f"{plan.per_user:,.0f}",
-        "–" if plan.cost is None else f"{plan.cost:,.3g}",
-    )
