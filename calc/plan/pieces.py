@@ -16,7 +16,8 @@ from calc.plan.question import Question
 from calc.plan.room import room_of, run_of_rows
 from calc.plan.space import Column, Columns, chunks, places
 from calc.spec.cache_key import CacheKey
-from calc.time.device.speed import Speed, speed_of
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import speed_of
 from calc.time.step.plans import step_times
 from calc.workers.job import Part
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from calc.time.device.profile import Profile as Profile
     from calc.time.device.profile import read_profile as read_profile
     from calc.time.device.speed import Speed as Speed
-    from calc.time.device.speed import speed_of as speed_of
+    from calc.time.device.speed_of import speed_of as speed_of
     from calc.time.kernels.kernel import Kernel as Kernel
     from calc.time.kernels.kernel import pass_bytes as pass_bytes
     from calc.time.kernels.single_kernel import attention_kernel as attention_kernel
@@ -59,7 +59,7 @@ _HOME = {
     "read_profile": "device.profile",
     "roof": "step.roofline",
     "roofline": "step.roofline",
-    "speed_of": "device.speed",
+    "speed_of": "device.speed_of",
     "step_times": "step.plans",
     "waterfall": "step.waterfall",
 }

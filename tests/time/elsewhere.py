@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from calc.time.device.speed import Speed, on_stack
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import on_stack
 from tests.time.published import rows
 
 DEVICES = ("h20", "h800")

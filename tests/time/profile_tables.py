@@ -16,7 +16,7 @@ from calc.spec.catalogue import load_device
 from calc.spec.hardware import Device
 from calc.time.device.profile import STACKS, Profile, shipped_profile
 from calc.time.device.relatives import moved, weights, wider
-from calc.time.device.speed import on_stack
+from calc.time.device.speed_of import on_stack
 from calc.time.models.blend import blended
 from harness.importing.collectives import holds_collectives
 from harness.importing.exchanges import exchange_rows, holds_exchanges

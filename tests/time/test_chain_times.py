@@ -9,7 +9,7 @@ import pytest
 
 from calc.spec.run import Run
 from calc.spec.stack import load_stack
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.kernel import DIRECTIONS
 from calc.time.kernels.timing import LEVEL
 from calc.time.step import chain_times

@@ -8,7 +8,7 @@ import pytest
 
 import calc
 from calc.time import predict
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 
 QWEN = "qwen3-next-80b-a3b"
 """36 layers of a gated delta net: 16 heads of queries and keys, 32 of values, all 128 wide."""

@@ -14,7 +14,7 @@ from calc.spec.run import Run
 from calc.spec.stack import load_stack
 from calc.time import predict, step_times
 from calc.time.cluster.links import links_of
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.kernel import Kernel, Send
 from calc.time.step.expert_rows import ExpertRows, expert_rows
 from calc.time.step.network import between_ops

@@ -8,7 +8,7 @@ import pytest
 
 from calc.spec.run import ExecutionName
 from calc.time import matmul
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.timing import Timing, time_of
 
 TOKENS, WIDTH = 8192, 768

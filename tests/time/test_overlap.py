@@ -14,7 +14,7 @@ from calc.spec.stack import Overlap, Stack, load_stack
 from calc.time import predict
 from calc.time.cluster.crossing import cores_left
 from calc.time.cluster.links import links_of
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.kernel import Send
 from calc.time.kernels.timing import LEVEL
 from calc.time.step.network import between_ops, hides

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calc.spec.catalogue import device_names, load_device
 from calc.time.device.profile import STACKS
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 from calc.time.models.limits import Limits, limits_named
 from calc.time.models.questions import columns
 from tests.time.profile_tables import SYSTEMS, profile

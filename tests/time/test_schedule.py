@@ -15,7 +15,7 @@ import calc
 from calc.errors import Refused
 from calc.time import predict
 from calc.time.cluster.stacks import computing_longer
-from calc.time.device.speed import speed_of
+from calc.time.device.speed_of import speed_of
 from calc.time.schedule.chrome import chrome_trace, save_timeline
 from calc.time.schedule.of_run import timeline_of
 from calc.time.schedule.stage_times import StageTimes

@@ -16,7 +16,7 @@ from calc.spec.catalogue import load_device
 from calc.time import kernel_seconds, matmul, pass_over, predict, read_profile, speed_of
 from calc.time.device.profile import Launch, Profile, Provenance, shipped_devices, shipped_profile
 from calc.time.device.relatives import alike, clock, cycle, moved, published_clock, relatives_of
-from calc.time.device.speed import on_stack
+from calc.time.device.speed_of import on_stack
 from calc.time.models.flash import AttentionModel
 from calc.time.models.gemm import GemmModel
 from calc.time.models.learned import CARRIED

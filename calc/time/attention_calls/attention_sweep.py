@@ -15,7 +15,8 @@ from calc.attention.tiles import Blocks
 from calc.spec.hardware import Device
 from calc.time.attention_calls.backends import attention_seconds, kernels_of, runs_backends
 from calc.time.device.profile import Profile
-from calc.time.device.speed import Speed, speed_of
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.timing import Answers, time_of
 
 RAN = {"standard": "reference", "flash": "sdpa_flash"}

@@ -14,7 +14,8 @@ from calc.time.attention_calls.written_out import WRITTEN_OUT
 from calc.time.device.datasheet import in_tiles
 from calc.time.device.priors import factors, priors, scaled
 from calc.time.device.profile import Profile
-from calc.time.device.speed import Speed, speed_of
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.choice import model_of
 from calc.time.kernels.kernel import Direction, Kernel
 from calc.time.kernels.single_kernel import attention_kernel, found_again

@@ -10,7 +10,8 @@ from calc.spec.hardware import Device
 from calc.spec.run import ExecutionName
 from calc.time.attention_calls.backends import attention_seconds, kernels_of
 from calc.time.device.profile import Profile
-from calc.time.device.speed import Speed, speed_of
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.kernel import Direction
 from calc.time.kernels.timing import Answers, time_of
 

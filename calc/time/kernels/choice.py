@@ -11,7 +11,8 @@ from calc.sizes import is_array, log2, maximum
 from calc.spec.run import ExecutionName
 from calc.time.cluster.crossing import Crossing
 from calc.time.device.priors import priors
-from calc.time.device.speed import Speed, starts_at_once
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import starts_at_once
 from calc.time.kernels.attention_choice import ask_attention, ask_batched
 from calc.time.kernels.device_models import Choice, documented, find
 from calc.time.kernels.kernel import Kernel, Send, width_of

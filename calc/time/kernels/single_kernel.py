@@ -10,7 +10,8 @@ from calc.spec.pairs import twice_seen_around, twice_seen_last
 from calc.spec.run import ExecutionName
 from calc.time.device.priors import priors, scaled
 from calc.time.device.profile import Profile
-from calc.time.device.speed import Speed, speed_of
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.kernel import Kernel, Send, Use, backward_elements, pass_bytes, width_of
 from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import Timing, time_of

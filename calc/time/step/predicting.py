@@ -13,7 +13,8 @@ from calc.spec import ModelSpec
 from calc.spec.hardware import Device
 from calc.spec.run import Run
 from calc.time.device.profile import Profile
-from calc.time.device.speed import Speed, speed_of
+from calc.time.device.speed import Speed
+from calc.time.device.speed_of import speed_of
 from calc.time.kernels.kernel import DIRECTIONS, Direction
 from calc.time.kernels.timing import LEVEL
 from calc.time.step.details import details
