@@ -61,7 +61,7 @@ SMALL = 2_000_000
 
 
 def with_numbers(model: Any) -> Any:
-    """The model itself on the CPU, all its numbers zero, where it is small.
+    """The model itself on the CPU, its numbers zero but whole ones, by which some divide, one, where it is small.
 
     Without numbers PyTorch answers many an operation in Python, which takes several times as long, and none that asks
     for a number. A table that is shorter than what is looked up in it is noticed with numbers alone.
@@ -70,7 +70,7 @@ def with_numbers(model: Any) -> Any:
         model.to_empty(device="cpu")
         with torch.no_grad():
             for each in (*model.parameters(), *model.buffers()):
-                each.zero_()
+                each.fill_(0 if each.is_floating_point() else 1)
     return model
 
 
