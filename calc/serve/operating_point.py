@@ -90,5 +90,7 @@ def way_of(
     pipeline, as `StepClock.way` has it."""
     import numpy as np
 
+    if np.all(rank.pp == 1):  # one stage is the whole way
+        return 0.0
     one_batch = np.minimum(prompt, point.budget) * rank.pp
     return (rank.pp - 1) / rank.pp * step_of(rank, rates, point, lengths, decoding, one_batch, readers)

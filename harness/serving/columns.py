@@ -29,6 +29,9 @@ stages, groups of ranks."""
 HELD = ("holding", "filled", "gathered", "further")
 """Fields of an operating point that say for how long prompts are held back."""
 
+CHUNK = 2**12
+"""Cases predicted together, so that their columns stay in a core's cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -182,15 +185,19 @@ def predicted_beside(ready: Columns, many: Sequence[Priced], rows: Sequence[Any]
     """The same under many constants at once: of each, the cases that are named, one after the other in one column."""
     import numpy as np
 
-    some = ready.of(np.concatenate(rows))
+    every = np.concatenate(rows)
     rates = np.concatenate([each.rates[ready.key[own]] for each, own in zip(many, rows, strict=True)])
     request = np.concatenate([each.request[own] for each, own in zip(many, rows, strict=True)])
     together = np.concatenate([np.full(len(own), each.together) for each, own in zip(many, rows, strict=True)])
-    return _steady(some, rates, request, together)
+    parts = [slice(start, start + CHUNK) for start in range(0, len(every), CHUNK)]
+    found = [_steady(ready.of(every[one]), rates[one], request[one], together[one]) for one in parts]
+    return Steady(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def _steady(ready: Columns, by_case: Any, request: Any, together: Any) -> Steady:
-    rates, ranks, lengths = Rates(*by_case.T), ready.ranks, ready.lengths
+    import numpy as np
+
+    rates, ranks, lengths = Rates(*np.ascontiguousarray(by_case.T)), ready.ranks, ready.lengths
     point = ready.point._replace(together=ready.point.together * together)
     found = steady(ranks, rates, point, lengths, request, ready.mixed)
     return with_burst(ranks, rates, point, lengths, found, request, ready.bursts)
