@@ -28,6 +28,7 @@ WORDED = {
     "images": "images {}",
     "latent_reading": "latents {}",
     "routing": "{} routing",
+    "graphs": "{} in CUDA graphs",
 }
 """How a line tells what stands in a record beside degrees, counts, formats and kernels."""
 
@@ -76,6 +77,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
         if run.recompute:
             found["recompute"] = ", ".join(run.recompute)
+        if run.graphs is not None:
+            found["graphs"] = run.graphs
         if run.offload != "none":
             found["offload"] = run.offload
         if run.offload == "optimizer":

@@ -21,6 +21,7 @@ from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.run import Run
 from calc.time import speed_of
+from calc.time.cluster.stacks import stack_of
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import FUSED
 from calc.time.schedule.chrome import save_timeline
@@ -65,6 +66,7 @@ FIELDS = (
     "cluster",
     "network",
     "stack",
+    "graphs",
     "execution",
     "experts",
     "latent_reading",
@@ -74,7 +76,7 @@ FIELDS = (
 """What a time depends on."""
 IN_TRAINING = (
     *("recipe", "gradient_dtype", "optimizer", "offload", "offload_fraction", "zero", "micro_batches", "interleave"),
-    *("schedule", "shard", "stack", "mtp"),
+    *("schedule", "shard", "stack", "graphs", "mtp"),
 )
 WAITS = 0.5
 """Part of a time that waits for launches, from which on it is said what another execution takes."""
@@ -198,6 +200,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= {"mtp"} if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)
+    idle |= set() if stack_of(run).fitted.between(spec.has_experts) else {"graphs"}
     notes.unused(Run.model_fields.keys() - idle, run.phase)
     notes.of_inputs(spec, run.source_seq)
     notes.of_places(spec, run)

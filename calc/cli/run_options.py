@@ -50,6 +50,7 @@ DEFAULTS = {
     "shard": "all that hold the same weights",
     "cluster": "nodes of eight on --network",
     "stack": "PyTorch alone",
+    "graphs": "as the stack has it",
     "execution": "sdpa",
     "engine": "none",
     "latent_reading": "absorbed; expanded where FLOPs are counted by a --convention",

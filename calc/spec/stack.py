@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -15,6 +14,7 @@ from calc.reading.files import parse_toml, read_text
 from calc.spec.catalogue import load_device
 from calc.spec.fields import Node, refuse
 from calc.spec.hardware import Device
+from calc.spec.run.execution import Graphs
 
 STACKS = Path(__file__).parents[1] / "data" / "stacks"
 GradientCopy = Literal["none", "beside", "flat"]
@@ -76,14 +76,19 @@ class Fitted(Node):
     """What measurements alone tell. on: the rows that it was fitted on, by source and system.
 
     computing: seconds of a step's kernels over those of the kernels alone, by the device of those rows, and `other` for
-    devices of no such architecture. kernel: seconds between one kernel of a pass and the next, beyond what launching
-    takes. experts: as computing, of models with routed experts; empty where no step of one was fitted on.
+    devices of no such architecture. kernel: seconds between one kernel of a pass that no graph launches and the next,
+    beyond what launching takes. experts: the same of models with routed experts, whose many small products a host does
+    not run ahead of; None, as others, where no step of one was fitted on.
     """
 
     on: tuple[str, ...]
     computing: Mapping[str, Annotated[float, Field(gt=0)]]
-    experts: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     kernel: Annotated[float, Field(ge=0)] = 0.0
+    experts: Annotated[float, Field(ge=0)] | None = None
+
+    def between(self, experts: bool) -> float:
+        """Seconds between a kernel and the next. experts: whether the model has routed ones."""
+        return self.kernel if self.experts is None or not experts else self.experts
 
 
 class Stack(Node):
@@ -98,6 +103,7 @@ class Stack(Node):
     once_a_rank: whether a token goes once to each rank that holds experts of it, or once to each expert.
     bias_an_expert: whether the bias behind experts' last product is added to each expert's rows by itself, in fp32.
     product_an_expert: whether experts' products are launched one by one, not as one grouped product.
+    graphs: which kernels CUDA graphs launch where a run does not say, as `Run` has it.
     pipelines: whose stages of a pipeline are: of `torch` (torch.distributed.pipelining), which holds what it holds
         between them; of `megatron`, which frees that, and turns to the next piece of a stage after as many
         micro-batches as there are stages; of its `own`, which frees it too and takes any number of them.
@@ -118,6 +124,7 @@ class Stack(Node):
     once_a_rank: bool = False
     bias_an_expert: bool = False
     product_an_expert: bool = False
+    graphs: Graphs = "none"
     pipelines: Literal["torch", "megatron", "own"] = "megatron"
     recipes: Mapping[str, str] = Field(default_factory=dict)
     overlap: Overlap = Overlap()
@@ -139,18 +146,13 @@ class Stack(Node):
         Where the rows are of another device of the same architecture, products in a step are taken to be as fast as the
         board's power lets them: a step keeps all cores busy for seconds, a measured kernel for less than one. With
         routed experts, cores wait between small products, so that more power than that of the rows makes them no
-        faster; where no row with experts is of a device's architecture, they take as many times as long as dense models
-        as they do where there are rows. experts: whether the model has some.
+        faster. experts: whether the model has some.
         """
-        known, of_experts = self.fitted.computing, self.fitted.experts
-        if experts and device is not None and (found := _of_kin(of_experts, device)) is not None:
-            factor, slower = found
-            return factor * max(slower, 1.0)
-        found = None if device is None else _of_kin(known, device)
-        dense = known["other"] if found is None else found[0] * found[1]
-        if not experts or not of_experts:
-            return dense
-        return dense * fmean(factor / known.get(name, known["other"]) for name, factor in of_experts.items())
+        found = None if device is None else _of_kin(self.fitted.computing, device)
+        if found is None:
+            return self.fitted.computing["other"]
+        factor, slower = found
+        return factor * (max(slower, 1.0) if experts else slower)
 
 
 def _of_kin(known: Mapping[str, float], device: Device) -> tuple[float, float] | None:

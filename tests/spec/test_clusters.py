@@ -101,7 +101,7 @@ def test_every_stack_says_what_it_rests_on(name: str) -> None:
     assert stack.sources
     assert all(1 <= factor < 3 for factor in stack.fitted.computing.values())
     # A constant named after a device was fitted to rows of it.
-    named = (stack.fitted.computing.keys() | stack.fitted.experts.keys()) - {"other"}
+    named = stack.fitted.computing.keys() - {"other"}
     assert bool(named) == bool(stack.fitted.on)
     for device in named:
         assert any(device in rows for rows in stack.fitted.on)

@@ -7,11 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from calc.spec.run import Graphs
 from calc.spec.stack import Stack
 
 RECIPES = Path(__file__).parent / "bridge_recipes.toml"
 FORMATS = {"": "FP8", "FP8-CS": "FP8", "FP8-CS (FP8-MX)": "FP8", "FP8-MX": "MXFP8"}
 """Number formats as older releases call them -> as newer ones do; of two, the first, whose tokens a row has first."""
+
+
+GRAPHS: dict[str, Graphs] = {
+    "routers in graphs": "routers",
+    "attention in graphs": "attention",
+    "layers in graphs": "step",
+    "step in graphs": "step",
+}
+"""What a recipe sets -> what graphs launch, as a run has it."""
 
 
 class Recipe(NamedTuple):
@@ -42,8 +52,9 @@ def recipe_of(model: str, system: str, precision: str, release: str) -> Recipe |
 def as_set(stack: Stack, sets: tuple[str, ...]) -> Stack:
     """`stack` with what a recipe sets otherwise."""
     changed: dict[str, object] = {}
-    if "graph" in sets:
-        changed["fitted"] = stack.fitted.model_copy(update={"kernel": 0.0})
+    for words, graphs in GRAPHS.items():
+        if words in sets:
+            changed["graphs"] = graphs
     if "overlap" in sets:
         changed["overlap"] = stack.overlap.model_copy(update={"experts": True})
     if "all-to-all" in sets:

@@ -3,7 +3,7 @@
 Constants of a stack are those with the least absolute errors of log(measured / predicted) over the rows that
 training_split.toml gives to the fit: robust, so that a row whose plan is told wrongly moves little. Left out are rows
 whose recipe has activations of a part of the layers on the host, for whose copies there are no words. Dense models tell
-how long computing takes and what passes between kernels; with these, models of experts tell their own factor.
+how long computing takes and what passes between kernels; with these, models of experts tell what passes between theirs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from calc.time import predict
 from tests.time.bridge_recipes import as_set
 from tests.time.training_rows import TrainingRow, training_rows
 
-BETWEEN = {"llm-foundry": False, "megatron-core": True, "megatron-core-0.18": False, "torchtitan": False}
+BETWEEN = {"llm-foundry": False, "megatron-core": True, "torchtitan": False}
 """Stack -> whether its rows tell seconds between kernels from seconds within: steps of very different sizes do."""
 LONGEST = 10.0
 """Microseconds that can pass between kernels which a host runs ahead of: to drain the device, and to fill it again."""
 UNLIKE = ("Nemotron-3-Super-120B-A12B",)
-"""Models left out of the fit of the factor of experts: steps of this one, of Mamba-2 layers and experts in latents, are
-told up to 34 % too fast with what all others say, and a factor for all would spread that to them. docs/prediction.md
-says what comes out with it."""
+"""Models left out of the fit of experts: steps of this one, of Mamba-2 layers and experts in latents, are told up to 34
+% too fast with what all others say, and a constant for all would spread that to them. docs/prediction.md says what
+comes out with it."""
 SOFT = 0.05
 """Error from which on a row counts by its absolute error, no longer by its square."""
 
@@ -44,22 +44,22 @@ def fit(name: str) -> Fitted:
     return found.model_copy(update={"on": on, "experts": experts})
 
 
-def fit_experts(name: str, rows: Sequence[TrainingRow], known: Fitted) -> dict[str, float]:
-    """Factors of models with routed experts, by the device of `rows`, beside the constants that are known."""
-    factors = {}
-    for device in sorted({load_cluster(row.words["cluster"]).gpu for row in rows}):
-        some = [row for row in rows if load_cluster(row.words["cluster"]).gpu == device and _told(row)]
+def fit_experts(name: str, rows: Sequence[TrainingRow], known: Fitted) -> float | None:
+    """Seconds between kernels of models with routed experts that hosts launch, beside the constants that are known;
+    None where no row of one is told."""
+    some = [row for row in rows if _told(row)]
+    if not some:
+        return None
 
-        def errors(factor: Sequence[float], some: Sequence[TrainingRow] = some, device: str = device) -> Any:
-            fitted = known.model_copy(update={"experts": {device: float(np.exp(factor[0]))}})
-            own = load_stack(name).model_copy(update={"fitted": fitted})
-            return np.array([np.log(row.seconds / _seconds(row, own)) for row in some])
+    def errors(microseconds: Sequence[float]) -> Any:
+        fitted = known.model_copy(update={"experts": 1e-6 * abs(float(microseconds[0]))})
+        own = load_stack(name).model_copy(update={"fitted": fitted})
+        return np.array([np.log(row.seconds / _seconds(row, own)) for row in some])
 
-        found = least_squares(errors, [0.1], loss="soft_l1", f_scale=SOFT, diff_step=1e-2, max_nfev=15)
-        error = np.abs(np.exp(-found.fun) - 1)
-        print(f"# {name}: {len(some)} rows of experts, median error {np.median(error):.1%}")
-        factors[device] = float(np.exp(found.x[0]))
-    return factors
+    found = least_squares(errors, [20.0], loss="soft_l1", f_scale=SOFT, diff_step=1e-2, max_nfev=15)
+    error = np.abs(np.exp(-found.fun) - 1)
+    print(f"# {name}: {len(some)} rows of experts, median error {np.median(error):.1%}")
+    return 1e-6 * abs(float(found.x[0]))
 
 
 def _told(row: TrainingRow) -> bool:
@@ -107,8 +107,8 @@ def main() -> None:
         found = fit(name)
         print("[fitted]", f"on = {list(found.on)}", sep="\n")
         print("computing = {", ", ".join(f"{key} = {value:.3f}" for key, value in found.computing.items()), "}")
-        print("experts = {", ", ".join(f"{key} = {value:.3f}" for key, value in found.experts.items()), "}")
-        print(f"kernel = {found.kernel:.2e}", end="\n\n")
+        print(f"kernel = {found.kernel:.2e}")
+        print(*([] if found.experts is None else [f"experts = {found.experts:.2e}"]), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def test_physics_grows_with_work(field: str, data: st.DataObject) -> None:
         small, large = columns(**shape)[0], columns(**shape | {size: 2 * shape[size]})[0]
         for name, model in models(field):
             one, two = (float(model.physics(each).seconds[0]) for each in (small, large))
-            assert two > (0.33 if name == "b200 vllm bf16.fp8_cache@vllm_triton_attn" else 0.6) * one, (name, size)
+            assert two > (0.3 if name == "b200 vllm bf16.fp8_cache@vllm_triton_attn" else 0.6) * one, (name, size)
 
 
 @pytest.mark.parametrize("visits", [16.0, 512.0, 2048.0, 3072.0, 8192.0])

@@ -206,7 +206,7 @@ def _bridge() -> Iterator[TrainingRow]:
         system = row["system"].removeprefix("DGX-").lower()
         said = recipe_of(name, system, row["precision"], row["release"])
         sets = () if said is None else said.sets
-        newer = moe and "graph" in sets
+        newer = moe and "step in graphs" in sets
         yield _row(
             "Megatron-Bridge",
             system.replace("h100", "h100-sxm"),

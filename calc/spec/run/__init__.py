@@ -15,11 +15,13 @@ from calc.spec.run.description import (
 )
 from calc.spec.run.execution import (
     EXECUTIONS,
+    GRAPHS,
     KERNELS,
     LATENT_READINGS,
     WINDOW_READINGS,
     Execution,
     ExecutionName,
+    Graphs,
     Kernels,
     WindowReading,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "COUNTED_PHASES",
     "EXECUTIONS",
     "FLOPS_PHASES",
+    "GRAPHS",
     "KERNELS",
     "LATENT_READINGS",
     "LOAD_SIZES",
@@ -49,6 +52,7 @@ __all__ = [
     "Counting",
     "Execution",
     "ExecutionName",
+    "Graphs",
     "Kernels",
     "Mode",
     "Numerics",

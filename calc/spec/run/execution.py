@@ -13,11 +13,13 @@ from calc.spec.run.node import RunNode, Word
 
 ExecutionName = Literal["eager", "sdpa", "compiled", "graph", "megatron"]
 Kernels = Literal["eager", "sdpa", "compiled"]
+Graphs = Literal["none", "routers", "attention", "step"]
 WindowReading = Literal["tokens", "cache"]
 LatentReading = Literal["expanded", "absorbed"]
 EXECUTIONS: tuple[ExecutionName, ...] = get_args(ExecutionName)
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 """By how much one kernel does, the least first."""
+GRAPHS: tuple[Graphs, ...] = get_args(Graphs)
 DEVICES: tuple[DeviceKind, ...] = get_args(DeviceKind)
 WINDOW_READINGS: tuple[WindowReading, ...] = get_args(WindowReading)
 LATENT_READINGS: tuple[LatentReading, ...] = get_args(LatentReading)
@@ -43,6 +45,9 @@ class Execution(RunNode):
     kernel; `compiled`, runs of elementwise operators in one too; `graph`, as that, replayed from a CUDA graph;
     `megatron`, no kernels but the closed form of Korthikanti et al. for memory. None: what each answer takes unless it
     is told: `compiled` where bytes moved are counted, the least that they can be, and `sdpa` where memory and time are.
+    graphs: which kernels of a training step CUDA graphs launch, so that they do not wait for a host: of `routers`, what
+    chooses experts (Megatron-Core's scopes moe_router and moe_preprocess); `attention`, those and all of a layer but
+    its dense block or experts (attn and mamba); the whole `step` (full_iteration). None: as the stack has it.
     device: masks and casts of training differ, and in 16 bits what a softmax takes.
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
     latent_reading: how latent attention decodes: `absorbed`, the matrix that makes keys and values is applied to the
@@ -59,6 +64,10 @@ class Execution(RunNode):
     )
     stack: Annotated[Any, PlainValidator(_stack)] = Field(
         default=None, description="Training: the framework whose fusions, overlap and overhead a step has."
+    )
+    graphs: Annotated[Graphs | None, PlainValidator(Word(lambda: GRAPHS, open=True))] = Field(
+        default=None,
+        description="Training: what CUDA graphs launch: nothing, what routes tokens, attention too, or the whole step.",
     )
     device: Annotated[DeviceKind, PlainValidator(Word(lambda: DEVICES))] = Field(
         default="cuda", description="Where it runs, since masks, casts and a softmax in 16 bits differ."

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from calc.spec.run import Run
+from calc.spec.run import Graphs, Run
+from calc.time.cluster.stacks import graphs_of
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.launching import launching
@@ -14,10 +15,18 @@ from calc.time.kernels.timing import Timing
 from calc.time.step.prediction import stretch_of
 from calc.trace.functions import Matmul
 
+ROUTERS = ("router",)
+IN_GRAPHS: Mapping[Graphs, tuple[str, ...]] = {
+    "none": (),
+    "routers": ROUTERS,
+    "attention": (*ROUTERS, "attention", "ssm", "norm", "other"),
+}
+"""What graphs launch -> components of kernels; graphs of a step launch all."""
+
 
 class KernelCost(NamedTuple):
-    """What all calls of one kernel take: seconds of the device and of the host, and kernels that are launched, None
-    where a stack runs it within another."""
+    """What all calls of one kernel take: seconds of the device and of the host, and kernels that a host launches, none
+    where a graph does, and None where a stack runs it within another."""
 
     stretch: str
     place: str
@@ -28,7 +37,8 @@ class KernelCost(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """What chains take together. device, host: seconds by stretch and place. launched: kernels by place."""
+    """What chains take together. device, host: seconds by stretch and place. launched: kernels of a
+    host's, by place."""
 
     device: dict[str, dict[str, float]] = field(default_factory=dict)
     host: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -65,7 +75,11 @@ def kernel_cost(speed: Speed, run: Run, kernel: Kernel, timing: Timing) -> Kerne
 
 
 def _launches(kernel: Kernel, run: Run) -> float:
-    """Kernels that a stack launches for one: of experts' products, one for each expert where it groups none."""
+    """Kernels that a host launches for one: of experts' products, one for each expert where a stack groups none; none
+    of what a graph launches."""
+    graphs = graphs_of(run)
+    if graphs == "step" or kernel.component in IN_GRAPHS[graphs]:
+        return 0.0
     one_each = run.stack is not None and run.stack.product_an_expert and kernel.routed is not None
     groups = float(kernel.shape.groups) if one_each and isinstance(kernel.shape, Matmul) else 1.0
     return max(kernel.launches, groups)

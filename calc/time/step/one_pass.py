@@ -38,7 +38,10 @@ ALIKE = tuple(
     name for name in WORDS if name not in (*OF_RANKS, "checkpointing", "checkpoint_every", "recompute", "offload")
 )
 """Of these, what chains of kernels depend on that have their ranks' shares in common."""
-OF_STACK = ("accumulates", "attention", "bias_an_expert", "deepep", "joins", "once_a_rank", "product_an_expert")
+OF_STACK = (
+    *("accumulates", "attention", "bias_an_expert", "deepep", "graphs", "joins", "once_a_rank"),
+    "product_an_expert",
+)
 """What of a stack a pass depends on."""
 
 
@@ -51,7 +54,7 @@ class PassSums:
     """What a pass takes by place; in every number a column where there are many passes.
 
     device, host: seconds by stretch (`calc.time.step.prediction`) and place. sent: of collectives between ops, by
-    which ranks they are between, and place. launched: kernels by place.
+    which ranks they are between, and place. launched: kernels that hosts launch, by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
     (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). expert_elements, expert_trained:
     those of them in experts that are spread over ranks. flops: of the model, as `counting` says, for MFU.

@@ -75,12 +75,12 @@ def bubble_part(run: Run) -> Size:
 
 
 def extra_seconds(question: Question, run: Run, computing: Size, launched: Size) -> Size:
-    """What one micro-batch takes beyond its kernels, of which so many are launched, and which compute for so many
+    """What one micro-batch takes beyond its kernels, of which hosts launch so many, and which compute for so many
     seconds."""
     if not run.trains or question.within:
         return 0.0
     longer = computing_longer(question.spec, run, question.speed) - 1
-    return longer * computing + stack_of(run).fitted.kernel * launched
+    return longer * computing + stack_of(run).fitted.between(question.spec.has_experts) * launched
 
 
 class StageSeconds(NamedTuple):

@@ -1,0 +1,51 @@
+"""What CUDA graphs launch in a step of training: kernels that no host launches do not wait for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calc.architectures.models import load_model
+from calc.errors import Refused
+from calc.spec.run import Run
+from calc.spec.stack import load_stack
+from calc.time import Prediction, predict
+
+
+def _step(model: str, **words: Any) -> Prediction:
+    plan = {"stack": "megatron-core", "cluster": "dgx-b200", "dp": 8, "micro_batches": 2, "zero": 1, "seq": 4096}
+    return predict(load_model(model), "b200", phase="training", recipe="fp8", **plan | words)
+
+
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "llama-3-8b"])
+def test_a_graph_of_the_step_leaves_no_gaps(model: str) -> None:
+    """Of every kernel that a host launches a gap, which a graph of all does not have."""
+    ep = 8 if model == "qwen3-30b-a3b" else 1
+    fitted = load_stack("megatron-core").fitted
+    by_host, by_graph = (_step(model, ep=ep, graphs=graphs) for graphs in ("none", "step"))
+    gap = fitted.between(ep > 1)
+    launched = (by_host.seconds - by_graph.seconds) / gap
+    assert launched == pytest.approx(round(launched), abs=1e-3)
+    assert launched > 1000
+    assert gap == (fitted.experts if ep > 1 else fitted.kernel)
+
+
+def test_graphs_of_a_part_leave_the_gaps_of_the_rest() -> None:
+    """48 layers, two micro-batches, forward and back: a router's kernels are few beside those of 16 experts a rank."""
+    gap = load_stack("megatron-core").fitted.between(True)
+    seconds = {g: _step("qwen3-30b-a3b", ep=8, graphs=g).seconds for g in ("none", "routers", "attention", "step")}
+    assert seconds["none"] > seconds["routers"] > seconds["attention"] > seconds["step"]
+    # What remains by a host are 16 experts' products: gate and up as one and down, forward, and each twice back.
+    experts = 2 * 48 * 16 * (2 + 2 * 2)
+    left = (seconds["attention"] - seconds["step"]) / gap
+    assert experts < left < 1.2 * experts
+
+
+def test_a_stack_says_what_a_run_does_not() -> None:
+    newer, older = (_step("qwen3-30b-a3b", ep=8, stack=f"megatron-core{v}", graphs="step") for v in ("-0.18", ""))
+    assert _step("qwen3-30b-a3b", ep=8, stack="megatron-core-0.18").seconds == newer.seconds
+    assert newer.seconds != older.seconds
+    assert _step("qwen3-30b-a3b", ep=8).seconds == _step("qwen3-30b-a3b", ep=8, graphs="none").seconds
+    with pytest.raises(Refused, match="graphs: expected one of none, routers, attention, step"):
+        Run(graphs="layers")
