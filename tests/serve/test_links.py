@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -221,3 +222,14 @@ def test_a_cache_waits_for_the_gpu_that_holds_more_of_it() -> None:
     spec = load_model("llama-3.1-8b")
     narrow, wide = (service_of(spec, "h100-sxm", layout_of(spec, tp=tp)) for tp in (1, 4))
     assert narrow.handover(wide, 1000) == wide.handover(narrow, 1000) == pytest.approx(4 * wide.handover(wide, 1000))
+
+
+def test_the_document_says_what_sums_through_the_host_are_told() -> None:
+    """Of Qwen3 32B on two RTX PRO 6000, beside what a log of them shows."""
+    text = " ".join((Path(__file__).parents[2] / "docs" / "serving-measured.md").read_text().split())
+    rates = rates_of(load_device("rtx-pro-6000"), served_format("bf16"), "vllm", 2, False)
+    sums = [load_model("qwen3-32b").d_model * tokens * 2 for tokens in (64, 128, 2048)]
+    small, middle, large = (rates.latency + size / rates.link for size in sums)
+    told = f"a sum of {sums[0] / 1e6:.2f} MB takes 77 µs where {small * 1e6:.0f} are told"
+    assert f"{told}, one of {sums[1] / 1e6:.1f} MB 180 ({middle * 1e6:.0f})" in text
+    assert f"one of {sums[2] / 1e6:.0f} MB 1.15 ms ({large * 1e3:.2f})" in text
