@@ -12,6 +12,8 @@ from calc.sizes import Size
 
 DeviceKind = Literal["cuda", "cpu"]
 """What a program runs on, as PyTorch names it."""
+Graphs = Literal["none", "routers", "attention", "step"]
+"""What CUDA graphs launch of a step of training (`calc.spec.run.execution`)."""
 MAX_SIZE = 2**31
 MAX_LAYERS = 10**5
 NONE_BY_FALSE = BeforeValidator(lambda value: None if value is False else value)

@@ -12,9 +12,8 @@ from pydantic import Field, ValidationError
 from calc.errors import Refused, did_you_mean
 from calc.reading.files import parse_toml, read_text
 from calc.spec.catalogue import load_device
-from calc.spec.fields import Node, refuse
+from calc.spec.fields import Graphs, Node, refuse
 from calc.spec.hardware import Device
-from calc.spec.run.execution import Graphs
 
 STACKS = Path(__file__).parents[1] / "data" / "stacks"
 GradientCopy = Literal["none", "beside", "flat"]

@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
-from calc.spec.fields import DeviceKind
+from calc.spec.fields import DeviceKind, Graphs
 from calc.spec.load import EXPERTS, Experts
 from calc.spec.run.node import RunNode, Word
 
 ExecutionName = Literal["eager", "sdpa", "compiled", "graph", "megatron"]
 Kernels = Literal["eager", "sdpa", "compiled"]
-Graphs = Literal["none", "routers", "attention", "step"]
 WindowReading = Literal["tokens", "cache"]
 LatentReading = Literal["expanded", "absorbed"]
 EXECUTIONS: tuple[ExecutionName, ...] = get_args(ExecutionName)
