@@ -6,7 +6,8 @@ counts in full; grouped matrix products count 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -76,10 +77,52 @@ class _Counter(TorchDispatchMode):
                 if out is not NotImplemented:
                     return out
             self._formulas[op] = formula
-        formula, out = self._formulas[op], op(*args, **kwargs)
+        formula, out = self._formulas[op], _result(op, args, kwargs)
         if formula is not None:
             self.total += formula(*args, **kwargs, out_val=out)
         return out
+
+
+MOST = 2**16
+"""Results on meta that are remembered."""
+_KNOWN: dict[Any, tuple[Any, ...]] = {}
+"""An operation and what its arguments are like -> its result's shape, strides and format."""
+
+
+def _result(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What an operation gives. On meta, where PyTorch works results out in Python for most of the time that a model
+    takes, one like that for arguments like these."""
+    if not _gives_new(op):
+        return op(*args, **kwargs)
+    key = op, _alike(args), tuple(kwargs), _alike(kwargs.values()), torch.get_default_dtype()
+    known = _KNOWN.get(key)
+    if known is not None:
+        shape, stride, dtype = known
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    out = op(*args, **kwargs)
+    if isinstance(out, torch.Tensor) and out.is_meta:
+        if len(_KNOWN) >= MOST:
+            _KNOWN.clear()
+        _KNOWN[key] = out.shape, out.stride(), out.dtype
+    return out
+
+
+@cache
+def _gives_new(op: Any) -> bool:
+    """Whether what an operation gives is no argument of it, and no view of one."""
+    return not op._schema.is_mutable and all(each.alias_info is None for each in op._schema.returns)
+
+
+def _alike(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What a result on meta depends on."""
+    return tuple([_described(each) for each in values])
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        # One that has numbers is like no other.
+        return (value.shape, value.stride(), value.dtype) if value.is_meta else object()
+    return _alike(value) if isinstance(value, list | tuple) else (type(value), value)
 
 
 def count(run: Callable[[], Any]) -> int:

@@ -71,3 +71,24 @@ def test_products_with_a_vector_and_convolutions_of_groups() -> None:
     once = count(lambda: conv(X))
     assert once == 2 * 2 * 6 * 6 * 2 * 3  # of two inputs, 6 places of 6 channels, each of 2 channels and 3 places
     assert count(lambda: conv(X).sum().backward()) == 2 * once  # the input needs no gradient
+
+
+def test_what_is_remembered_of_results_on_meta_is_what_they_are() -> None:
+    """Arguments that differ in strides, format or kind of number alone are not taken for one another."""
+    x = torch.rand(4, 6, device="meta")
+
+    def results() -> list[Any]:
+        ways = (x, x.T, x.to(torch.bfloat16), x.to(torch.int64), x[:, ::2], x[:1])
+        one = [
+            result for way in ways for result in (way * 2, way * 2.0, way.sum(0), way.sum(-1), way.clone(), way @ way.T)
+        ]
+        return one + [torch.cat([x, way]) for way in (x, x.int())] + [torch.arange(3.0, device="meta"), x.add_(1)]
+
+    def described() -> list[Any]:
+        return [(each.shape, each.stride(), each.dtype, each.device) for each in results()]
+
+    expected, found = described(), []
+    count(lambda: found.extend([described(), described()]))
+    assert found == [expected, expected]
+    count(lambda: found.append(x.add_(1) is x))
+    assert found[-1]
