@@ -18,6 +18,8 @@ WORDED = {
     "document": "documents of {:,} tokens",
     "expert_tp": "experts in {}",
     "gradient_dtype": "gradients in {}",
+    "fp8_recipe": "{} scales",
+    "fp8_param_gather": "weights gathered in fp8",
     "optimizer": "{}",
     "checkpointing": "{} checkpointing",
     "recompute": "{} again",
@@ -74,6 +76,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
     if run.trains:
         found = {} if run.expert_tp is None else {"expert_tp": run.expert_tp}
         found |= {} if run.gradient_dtype is None else {"gradient_dtype": run.gradient_dtype}
+        found |= {} if run.fp8_recipe is None else {"fp8_recipe": run.fp8_recipe}
+        found |= {"fp8_param_gather": True} if run.fp8_param_gather else {}
         found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
         if run.recompute:
             found["recompute"] = ", ".join(run.recompute)

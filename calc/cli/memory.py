@@ -40,7 +40,10 @@ CHECKPOINTING = ("checkpointing", "checkpoint_every")
     texts={"dtype": DTYPE},
 )
 @click.option(
-    "--gpu", metavar="NAME", shell_complete=completing.gpus, help="The device that it is to fit; `gpus` lists them."
+    "--gpu",
+    metavar="NAME",
+    shell_complete=completing.gpus,
+    help="The device that it is to fit; `gpus` lists them.  [default: the cluster's]",
 )
 @click.option("--budget", metavar="BYTES", help="What it is to fit on every GPU, such as 80GiB.")
 @click.option(
@@ -70,6 +73,7 @@ def memory(
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = with_own_length(model, exact_run(**memory_words(words)))
+    gpu = _of_cluster(run, gpu) if budget is None else gpu
     found = verdict(model, run, *_budget(gpu, budget, memory_fraction))
     more = serving.counted(model, run, found.budget) if run.mode == "inference" else {}
     advice = [_named(change) for change in changes(model, run, found.budget)]
@@ -109,6 +113,15 @@ def _warn(spec: ModelSpec, run: Run) -> None:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
     if run.dp * run.cp > 1 and run.zero == 0 and not (run.stack is not None and run.stack.accumulates):
         remark("PyTorch's DDP holds gradients twice, in buckets too, unless gradient_as_bucket_view=True; not counted")
+
+
+def _of_cluster(run: Run, gpu: str | None) -> str | None:
+    """The device that was said, or the cluster's. Errors: Refused for another than a cluster is made of."""
+    if run.cluster is None:
+        return gpu
+    if gpu is not None and load_device(gpu) != load_device(run.cluster.gpu):
+        raise Refused("--gpu", f"{run.cluster.gpu}, which {run.cluster.name} is made of, or no --cluster", gpu)
+    return run.cluster.gpu
 
 
 def _budget(gpu: str | None, budget: str | None, fraction: str) -> tuple[int | None, str]:
@@ -156,5 +169,6 @@ def _terms(rank: Rank) -> dict[str, int]:
 def _run_record(run: Run, gpu: str | None) -> dict[str, Any]:
     """What the answer is to: everything that memory depends on, defaults included."""
     usual = {"execution": run.usual_execution, "optimizer": run.usual_optimizer}
-    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual | {"stack": run.stack and run.stack.name}
+    named = {name: getattr(run, name) and getattr(run, name).name for name in ("stack", "cluster")}
+    whole = {name: getattr(run, name) for name in MEMORY_FIELDS} | usual | named
     return {"gpu": gpu and load_device(gpu).name, "gpus": run.gpus, "plan": whole}

@@ -43,6 +43,8 @@ FIELDS = (
     "dtype",
     "recipe",
     "gradient_dtype",
+    "fp8_recipe",
+    "fp8_param_gather",
     "cache_dtype",
     "optimizer",
     "offload",
@@ -75,7 +77,8 @@ FIELDS = (
 )
 """What a time depends on."""
 IN_TRAINING = (
-    *("recipe", "gradient_dtype", "optimizer", "offload", "offload_fraction", "zero", "micro_batches", "interleave"),
+    *("recipe", "gradient_dtype", "fp8_recipe", "fp8_param_gather", "optimizer", "offload", "offload_fraction"),
+    *("zero", "micro_batches", "interleave"),
     *("schedule", "shard", "stack", "graphs", "mtp"),
 )
 WAITS = 0.5

@@ -38,6 +38,7 @@ DEFAULTS = {
     "image": "the model's own",
     "document": "the whole sequence",
     "gradient_dtype": "the recipe's",
+    "fp8_recipe": "delayed, or the stack's",
     "cache_dtype": "that of activations",
     "optimizer": "adamw, adamw-bf16 where weights are in bf16 alone",
     "frozen": "the recipe's",

@@ -8,6 +8,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, must_be_one, size_text
 from calc.memory.expert_conditions import of_experts
+from calc.memory.fp8_conditions import check_scaling, of_fp8_weights
 from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.sizes import Size, at_least, either, is_array, is_exactly
@@ -85,6 +86,9 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from of_optimizer_on_host(run)
     if run.offload == "activations" and run.mode == "training":
         yield from of_activations_on_host(spec, run)
+    check_scaling(run)
+    if run.fp8_param_gather and run.mode == "training":
+        yield from of_fp8_weights(spec, run)
     if run.shard is not None:
         yield from _sharing(run, run.shard)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):

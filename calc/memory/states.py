@@ -11,6 +11,7 @@ from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
 from calc.memory.sharding import Stage, held_elements
 from calc.memory.stepping import NOTHING, Stepped, stepping
 from calc.quantities.parameters import Row, weights
+from calc.quantities.weights import narrow as is_narrow
 from calc.quantities.weights import quantizes
 from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
 from calc.spec import ModelSpec
@@ -28,7 +29,8 @@ class States:
     weights, gradients, optimizer: what it keeps; the optimizer's are moments and master weights. update: temporaries of
     the optimizer's step, copies of its gradients among them (`calc.memory.stepping`).
     elements, trained: parameters of the rank before ZeRO divides them; those of routed experts among them are
-        `expert_elements` and `expert_trained`.
+        `expert_elements` and `expert_trained`. narrow, expert_narrow: those that are trained in matrices of which there
+        are narrow copies (`calc.spec.run.narrow_weights`).
     open: with ZeRO-3, gathered weights that stay gathered from forward to backward: of all that stands outside layers
         (FSDP's root unit, which PyTorch's FSDP2 never divides again after forward), and in a pipeline those of all
         layers, as torchtitan sets it, lest each micro-batch gathers them anew. unit: of one layer, where those go.
@@ -52,6 +54,8 @@ class States:
     trained: Size
     expert_elements: Size
     expert_trained: Size
+    narrow: Size
+    expert_narrow: Size
     open: Size
     unit: Size
     following: Size
@@ -69,9 +73,11 @@ class States:
 @dataclass(slots=True)
 class _Held:
     """Elements of a rank before ZeRO: of weights that are spread over dp * cp ranks, or of experts, over dp * cp / ep.
-    frozen: bytes of those that are not trained. tensors: elements of each that is."""
+    frozen: bytes of those that are not trained. tensors: elements of each that is. narrow: trained ones that have
+    narrow copies."""
 
     trained: Size = 0
+    narrow: Size = 0
     elements: Size = 0
     frozen: Size = 0
     tensors: list[Size] = field(default_factory=list)
@@ -79,20 +85,22 @@ class _Held:
 
 @dataclass(slots=True)
 class _Units:
-    """Elements of a rank by what is gathered together, and how many of them are trained. single: layers are all one."""
+    """Elements of a rank by what is gathered together, how many of them are trained, and have narrow copies. single:
+    layers are all one."""
 
     root: Size = 0
     root_trained: Size = 0
     end_trained: Size = 0
     layers: dict[str, Size] = field(default_factory=dict)
     layers_trained: dict[str, Size] = field(default_factory=dict)
+    layers_narrow: dict[str, Size] = field(default_factory=dict)
     single: bool = False
 
-    def add(self, place: Place, group: str, each: Size, trained: bool) -> None:
+    def add(self, place: Place, group: str, each: Size, trained: bool, narrow: bool) -> None:
         """each: elements outside layers, or of one layer of a group."""
         if place == "layer":
-            self.layers[group] = self.layers.get(group, 0) + each
-            self.layers_trained[group] = self.layers_trained.get(group, 0) + (each if trained else 0)
+            for which, counts in ((self.layers, True), (self.layers_trained, trained), (self.layers_narrow, narrow)):
+                which[group] = which.get(group, 0) + (each if counts else 0)
             return
         self.root = self.root + each
         if trained:
@@ -112,22 +120,24 @@ def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None
 
 def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
     """What one stage holds. rows: every weight, and the elements of one copy on a tensor-parallel rank."""
-    how, steps = run.precision, optimizer(run.usual_optimizer)
+    how, steps, copied = run.precision, optimizer(run.usual_optimizer), run.narrow_weights is not None
     dense, experts, units = _Held(), _Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense
         copies, place, group, per_layer = on_stage(path, weight, leaf, spec, stage, run.mtp)
         share = ceil_div(copies, run.ep) if leaf.expert else copies
         held.elements = held.elements + share * one
+        narrow = copied and weight.trainable and is_narrow(weight, leaf)
         if weight.trainable:
             held.trained = held.trained + share * one
+            held.narrow = held.narrow + (share * one if narrow else 0)
             held.tensors.append(either(copies > 0 if is_array(copies) else copies, one))
         else:
             held.frozen = held.frozen + share * _frozen_bytes(weight, leaf, one, frozen or how.weights)
         if place == "layer" or is_array(copies) or copies:
             in_unit = ceil_div(per_layer, run.ep) if leaf.expert else per_layer
             here = either(copies > 0, in_unit * one) if is_array(copies) and place != "layer" else in_unit * one
-            units.add(place, group, here, weight.trainable)
+            units.add(place, group, here, weight.trainable, narrow)
     units.single = not spec.towers and len(spec.layers) == 1 and spec.layers[0].shared
     return _divided(run, how, steps, dense, experts, units)
 
@@ -141,7 +151,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         if is_exactly(held.elements, 0):
             continue
         ranks = run.sharers(expert)
-        weights = weights + _part(held.trained, run.zero, 3, ranks) * dtype(how.weights).width
+        weights = weights + _part(held.trained - held.narrow, run.zero, 3, ranks) * dtype(how.weights).width
+        weights = weights + _with_copies(held.narrow, run, ranks)
         weights = weights + _part(held.frozen, run.zero, 3, ranks)
         gradients = gradients + _part(held.trained, run.zero, 2, ranks) * width
         own = _part(held.trained, run.zero, 1, ranks)
@@ -156,11 +167,14 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     elements = dense.elements + experts.elements
     gathers, divides = run.divides(3), run.divides(2)
     pipeline = run.pp > 1 if is_array(run.pp) else not is_exactly(run.pp, 1)
-    layer, layer_trained = largest(units.layers.values()), largest(units.layers_trained.values())
     gathered = dtype(how.gathered or how.weights).width
+    layer = largest(_gathered(units.layers[name], units.layers_narrow[name], run, gathered) for name in units.layers)
+    layer_trained = largest(units.layers_trained.values())
     summed = dtype(how.summed).width
     reduced = gathered + summed
     following = 0 if units.single else layer
+    root = gathered * units.root
+    whole = _gathered(elements, dense.narrow + experts.narrow, run, gathered)
     return States(
         weights=weights,
         gradients=gradients,
@@ -170,10 +184,12 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         trained=trained,
         expert_elements=experts.elements,
         expert_trained=experts.trained,
-        open=gathers * gathered * either(pipeline, elements, units.root),
-        unit=either(pipeline, 0, gathers * gathered * layer),
-        following=either(pipeline, 0, gathers * gathered * following),
-        buffer=gathers * gathered * maximum(units.root, layer + following),
+        narrow=dense.narrow + experts.narrow,
+        expert_narrow=experts.narrow,
+        open=gathers * either(pipeline, whole, root),
+        unit=either(pipeline, 0, gathers * layer),
+        following=either(pipeline, 0, gathers * following),
+        buffer=gathers * maximum(root, layer + following),
         waiting=either(pipeline, gradients + divides * (trained * summed - gradients), gradients),
         root_gradients=units.root_trained * (width + divides * (summed - width)),
         reduced=divides * layer_trained * reduced,
@@ -183,6 +199,26 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         host=host,
         pinned=pinned,
     )
+
+
+def _with_copies(elements: Size, run: Run, ranks: Size) -> Size:
+    """Bytes that a rank keeps of matrices that have narrow copies."""
+    its = run.narrow_weights
+    if its is None:
+        return 0
+    divides = at_least(run.zero, 3)
+    parts = _bytes(_part(elements, run.zero, 3, ranks), its.part) + _bytes(elements, its.beside)
+    return (1 - divides) * _bytes(elements, its.kept) + divides * parts
+
+
+def _gathered(elements: Size, narrow: Size, run: Run, width: int) -> Size:
+    """Bytes of gathered weights, of which so many stand in matrices that have narrow copies."""
+    its = run.narrow_weights
+    return width * elements if its is None else width * (elements - narrow) + _bytes(narrow, its.gathered)
+
+
+def _bytes(elements: Size, each: Fraction) -> Size:
+    return ceil_div(elements * each.numerator, each.denominator)
 
 
 def on_stage(

@@ -21,11 +21,13 @@ SERVED = {"weights": "b_dtype", "logits": "b_act", "kv_cache": "b_cache"}
 def total_widths(run: Run) -> dict[str, int]:
     """Bytes of one number by the names of their symbols, of the terms that are in one format alone.
 
-    Left out are weights in a quantized format, an engine's pages, and what ZeRO gathers or reduces beside a rank's own.
+    Left out are weights in a quantized format or with copies in fewer bits, an engine's pages, and what ZeRO gathers or
+    reduces beside a rank's own.
     """
     if run.mode == "training":
         how = run.precision
-        formats = {} if run.frozen or not is_exactly(run.divides(2), 0) else {"b_weights": how.weights}
+        several = run.frozen or run.narrow_weights is not None or not is_exactly(run.divides(2), 0)
+        formats = {} if several else {"b_weights": how.weights}
         formats |= {"b_gradients": how.gradients} if formats else {}
     else:
         kind = weight_dtype(run.dtype)

@@ -10,6 +10,8 @@ from calc.spec.run import Run
 
 SIZES = ("tp", "pp", "cp", "ep", "zero", "interleave", "micro_batches", "batch")
 
+FLAGS = {"mtp": "--mtp", "fp8_param_gather": "--fp8-param-gather"}
+
 
 def predict_command(question: Question, run: Run) -> str | None:
     """The line whose seconds are those of the plan; what is as usual is left out where it can be. None where nothing
@@ -33,7 +35,7 @@ def predict_command(question: Question, run: Run) -> str | None:
         words["offload_fraction"] = run.offload_fraction
     if run.stages is not None:
         words["stages"] = ",".join(map(str, run.stages))
-    options = ["--mtp"] * bool(words.pop("mtp", False))
+    options = [flag for name, flag in FLAGS.items() if words.pop(name, False)]
     options += [part for name, word in words.items() for part in (f"--{name.replace('_', '-')}", str(word))]
     if run.sequence_parallel is False:
         options.append("--no-sequence-parallel")

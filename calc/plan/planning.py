@@ -54,7 +54,7 @@ def search_plans(
     recipes: number formats to choose among, by default the stack's. fixed, at_most: sizes and words by their names in a
     Run. headroom: part of a GPU's memory that is to stay free. price: of a GPU-hour. workers: who searches, with the
     same answer. every: with a folder of theirs, whether all plans that fit are kept in it, and not only those that an
-    answer can need. words: what else a Run says: stack, execution, optimizer, gradient_dtype.
+    answer can need. words: what else a Run says: stack, execution, optimizer, number formats.
     Errors: Refused for what no plan can change.
     """
     check_model(spec)

@@ -51,7 +51,7 @@ class Question:
     step, on all GPUs. recipes: number formats among which is chosen. fixed: sizes and words that must be so,
     at_most: sizes that may not be larger, both by the names of a Run's fields. headroom: part of a GPU's memory
     that stays free beside what PyTorch reserves and CUDA's context. words: what else a Run says (stack, execution,
-    optimizer, gradient_dtype). model, place: what the user called the model and the cluster. read_as: options by which
+    optimizer, number formats). model, place: what the user called the model and the cluster. read_as: options by which
     a command line reads that model. price: of a GPU-hour, None where none is known. launched: by whose rules
     (calc/data/launchers.toml), where not by those of the stack.
     Errors: Refused for sizes out of range, and for names that no plan has.

@@ -107,7 +107,11 @@ class Stack(Node):
         between them; of `megatron`, which frees that, and turns to the next piece of a stage after as many
         micro-batches as there are stages; of its `own`, which frees it too and takes any number of them.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
-    format. offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
+        format.
+    fp8_recipe: what shares a scale in fp8 where a run does not say; None: Megatron-Core's usual. untransposed_fp8: GPUs
+        whose products in fp8 need no transposed copy of a matrix, by their names in the catalogue. fp8_param_gather:
+        whether it can have matrices gathered in fp8.
+    offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
     """
 
     name: str
@@ -126,6 +130,9 @@ class Stack(Node):
     graphs: Graphs = "none"
     pipelines: Literal["torch", "megatron", "own"] = "megatron"
     recipes: Mapping[str, str] = Field(default_factory=dict)
+    fp8_recipe: str | None = None
+    untransposed_fp8: tuple[str, ...] = ()
+    fp8_param_gather: bool = False
     overlap: Overlap = Overlap()
     offload: Offload | None = None
     activations_on_host: ActivationsOnHost | None = None

@@ -89,10 +89,10 @@ def test_words_of_nemo_are_read_and_not_only_found() -> None:
         assert (division.embedding, division.loss) == (counted, counted)
     with pytest.raises(Refused, match=r"expected trainer.strategy.account_for_loss_in_pipeline_split, which stands in"):
         tool("nemo").read(f"{NEMO} model.config.{ends.format('loss')}=True", "plan")
-    for said, recipe in (("None", "bf16-master"), ("null", "bf16-master"), ("hybrid", "fp8")):
+    for said, recipe in (("None", "bf16-master"), ("null", "bf16-master"), ("hybrid", "fp8"), ("e4m3", "fp8")):
         assert tool("nemo").read(f"{NEMO} trainer.plugins.fp8={said}", "plan").words["recipe"] == recipe
     with pytest.raises(Refused, match=r"trainer\.plugins\.fp8: expected one of .*hybrid"):
-        tool("nemo").read(f"{NEMO} trainer.plugins.fp8=e4m3", "plan")
+        tool("nemo").read(f"{NEMO} trainer.plugins.fp8=e5m2", "plan")
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -152,6 +152,7 @@ def test_formats_and_optimizers_that_a_file_says() -> None:
     aware = "optim.config.use_precision_aware_optimizer=True"
     assert nemo(f"{NEMO} {' '.join([*moments, aware])}", "plan").words["optimizer"] == "adamw-bf16"
     alone = moments[0], " ".join(moments), f"{aware} optim.config.main_grads_dtype=torch.bfloat16"
+    assert nemo(f"{NEMO} {both} trainer.plugins.fp8_params=True", "plan").words["fp8_param_gather"] is True
     for refused in (*alone, "trainer.plugins.fp8_params=True", "trainer.strategy.fsdp=megatron"):
         named = refused.removeprefix(aware).strip()
         with pytest.raises(Refused, match=named.partition("=")[0].replace(".", r"\.")):

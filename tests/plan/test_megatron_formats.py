@@ -9,6 +9,7 @@ import pytest
 
 import calc
 from calc.errors import Refused
+from calc.plan.command import predict_command
 from calc.plan.existing import plan_of, question_of, words_of
 from calc.plan.export.launch import Launch
 from calc.plan.export.registry import TOOLS, tool
@@ -16,6 +17,7 @@ from calc.plan.planning import answer
 from calc.plan.question import Question
 from calc.quantities.parameters import parameters
 from calc.spec.clusters import load_cluster
+from calc.spec.run.narrow_weights import FP8_RECIPES
 from calc.spec.run.optimizers import OPTIMIZER_BY_NAME
 from calc.spec.run.precision import GRADIENT_DTYPES, summed_in
 
@@ -71,12 +73,37 @@ def test_what_was_written_is_read_again(flags: str) -> None:
         ("--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "fp32 without --use-precision-aware-optimizer"),
         ("--use-precision-aware-optimizer --main-grads-dtype bf16", "--main-grads-dtype: expected fp32"),
         ("--use-precision-aware-optimizer --main-params-dtype fp16", "--main-params-dtype: expected fp32"),
-        ("--fp8-format hybrid --fp8-param-gather", "--fp8-param-gather: expected none: what weights kept and gathered"),
+        ("--fp8-param-gather", "--fp8-param-gather: expected none without --fp8-format"),
+        ("--fp8-format e4m3 --fp8-recipe custom", "--fp8-recipe: expected one of delayed, tensorwise"),
+        (
+            "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather",
+            "--reuse-grad-buf-for-mxfp8-param-ag: expected given",
+        ),
     ],
 )
 def test_formats_that_are_not_described_are_refused(flags: str, field: str) -> None:
     with pytest.raises(Refused, match=field):
         tool("megatron-core").read(f"{START} {flags}", "plan")
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+@pytest.mark.parametrize("scaling", [None, *FP8_RECIPES])
+@pytest.mark.parametrize(("name", "zero"), [("megatron-core", 1), ("megatron-core", 3), ("nemo", 1)])
+def test_matrices_in_fp8_are_written_and_read(name: str, scaling: str | None, gathers: bool, zero: int) -> None:
+    own = tool(name)
+    said = {"fp8_param_gather": True} if gathers else {}
+    said |= {} if scaling is None else {"fp8_recipe": scaling}
+    asked = replace(ASKED, recipes=("fp8",), words={**own.words, **said})
+    run = plan_of(asked, {"recipe": "fp8", "zero": zero, "dp": 8}).run
+    text = own.write(Launch(asked, run))
+    read = own.read(text, "plan")
+    assert read.unread == ()
+    again = plan_of(question_of(asked, read), words_of(asked, read)).run
+    assert again.narrow_weights == run.narrow_weights
+    assert (again.fp8_recipe, again.fp8_param_gather) == (scaling, gathers)
+    assert ("reuse" in text) == (gathers and scaling == "mxfp8" and zero < 3)
+    line = predict_command(asked, run) or ""
+    assert ("--fp8-param-gather" in line, f"--fp8-recipe {scaling}" in line) == (gathers, scaling is not None)
 
 
 @pytest.mark.parametrize("name", sorted(TOOLS))

@@ -22,7 +22,7 @@ EXPERTS = {"batch": 8, "tp": 2, "cp": 4}
 """Sequences of a micro-batch, `tp` and `cp`, at most, so that every row is searched in seconds; mixtures of experts
 take longer. No best plan was found beyond them."""
 SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
-OF_ALL = ("stack", "execution", "optimizer", "mtp", "gradient_dtype")
+OF_ALL = ("stack", "execution", "optimizer", "mtp", "gradient_dtype", "fp8_recipe", "fp8_param_gather")
 """Words of a row that hold of every plan it is compared with."""
 STATED = ("checkpointing", "recompute", "expert_tp")
 """Words of a plan that some rows say."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc.spec.run import Graphs
 from calc.spec.stack import Stack
@@ -34,8 +34,22 @@ class Recipe(NamedTuple):
 
 
 @cache
+def _read() -> dict[str, Any]:
+    return tomllib.loads(RECIPES.read_text())
+
+
+def fp8_words(model: str, precision: str) -> dict[str, Any]:
+    """The words of a row's fp8, by its own words; none where it does not say which."""
+    its = _read()["fp8"]
+    scaling = its["scalings"].get(FORMATS.get(precision, precision)) if precision else None
+    if scaling is None:
+        return {}
+    return {"fp8_recipe": scaling} | ({} if model in its["bf16"] else {"fp8_param_gather": True})
+
+
+@cache
 def _recipes() -> dict[tuple[str, str, str, str], Recipe]:
-    found, read = {}, tomllib.loads(RECIPES.read_text())
+    found, read = {}, _read()
     for model, systems in read["recipes"].items():
         for system, recipes in systems.items():
             for each in recipes:

@@ -56,6 +56,30 @@ def test_gradients_are_sent_in_the_format_that_is_said(recipe: str, zero: int, s
     assert wide["optimizer adamw"] - narrow["optimizer adamw"] == pytest.approx(less * 8_030_261_248 / 8)
 
 
+NARROW = 8_030_261_248 - 2 * 128_256 * 4096 - 65 * 4096
+"""Elements of Llama 3 8B's matrices in layers: all but its two tables and its norms."""
+
+
+@pytest.mark.parametrize(
+    ("words", "narrower"),
+    [
+        ({"recipe": "fp8", "zero": 1, "fp8_recipe": "tensorwise"}, 1),
+        ({"recipe": "fp8", "zero": 1, "fp8_recipe": "mxfp8"}, 0),
+        ({"recipe": "fp8", "zero": 3, "fp8_recipe": "mxfp8"}, 2),
+        ({"recipe": "fp8-fsdp", "zero": 3}, 2),
+    ],
+)
+def test_matrices_are_gathered_in_fp8(words: dict[str, Any], narrower: int) -> None:
+    """A byte of each element less, once a step or (ZeRO-3) forward and back; MXFP8 is cast after bf16 was gathered.
+    The optimizer writes what is gathered; FSDP2's writes what it keeps."""
+    plan = {"cluster": "dgx-h100", "dp": 8, "seq": 512, "checkpointing": "none", **words}
+    plain, narrow = sent("llama-3-8b", **plan), sent("llama-3-8b", **plan, fp8_param_gather=True)
+    assert plain["data all_gather"] - narrow["data all_gather"] == pytest.approx(narrower * NARROW)
+    assert plain["data reduce_scatter"] == narrow["data reduce_scatter"]
+    written = narrower if words["zero"] == 1 else 0
+    assert plain["optimizer adamw"] - narrow["optimizer adamw"] == pytest.approx(written * NARROW / 8)
+
+
 @pytest.mark.parametrize(
     ("model", "plan", "stepped"),
     [

@@ -14,7 +14,7 @@ from calc.spec import Lora, ModelSpec, Mtp
 from calc.spec.stack import load_stack
 from tests.conventions.shapes import gpt, llama
 from tests.reference import folder
-from tests.time.bridge_recipes import as_set, recipe_of
+from tests.time.bridge_recipes import as_set, fp8_words, recipe_of
 from tests.time.published import rows
 
 SPLIT = Path(__file__).parent / "training_split.toml"
@@ -144,10 +144,20 @@ def _mlperf() -> Iterator[TrainingRow]:
             micro_batches=int(row["grad_accum"]),
             seq=seq,
             recipe="int8" if tpu else row["precision"],
+            **({} if lora or row["precision"] != "fp8" else _mlperf_fp8(row["round"])),
             zero=3 if tpu else 1,
             frozen="fp8" if lora else None,
             checkpointing="selective" if row["recompute"] else None,
         )
+
+
+def _mlperf_fp8(round: str) -> dict[str, Any]:
+    """Of pre-training in fp8: config_common.sh of every submission from v4.0 on sets FP8_PARAMS or FP8_PARAM_GATHER
+    (AMD's files of v5.1 too), and in v5.1 one scale a matrix, tensorwise, where it was delayed before
+    (mlcommons/training_results_v4.0 to v5.1)."""
+    if round < "v4.0":
+        return {}
+    return {"fp8_param_gather": True} | ({"fp8_recipe": "tensorwise"} if round >= "v5.1" else {})
 
 
 BRIDGE_MODELS = {
@@ -207,6 +217,7 @@ def _bridge() -> Iterator[TrainingRow]:
         said = recipe_of(name, system, row["precision"], row["release"])
         sets = () if said is None else said.sets
         newer = moe and "step in graphs" in sets
+        formats = fp8_words(name, row["precision"]) if recipe == "fp8" and spec.adapter is None else {}
         yield _row(
             "Megatron-Bridge",
             system.replace("h100", "h100-sxm"),
@@ -225,6 +236,7 @@ def _bridge() -> Iterator[TrainingRow]:
             micro_batches=int(row["gbs"]) // (batch * dp),
             seq=seq,
             recipe=recipe,
+            **formats,
             gradient_dtype=None if said is None else said.gradients,
             zero=3 if _first(row["fsdp"]) > 1 else 1,
             mtp=True if spec.mtp is not None and "w/o MTP" not in row["model"] else None,

@@ -10,7 +10,7 @@ from calc.memory.stage_lengths import further_modules
 from calc.plan.export.commands import command, options_of, torchrun, values_of
 from calc.plan.export.launch import Launch, Read, Tool
 from calc.plan.export.megatron_experts import dispatcher
-from calc.plan.export.megatron_formats import OPTIMIZERS, FormatWords, read_formats, scaling
+from calc.plan.export.megatron_formats import OPTIMIZERS, FormatWords, Fp8Words, fp8_settings, read_formats, read_fp8
 from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
 from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
 from calc.plan.export.megatron_stages import StageWords, read_stages, stage_settings
@@ -55,7 +55,6 @@ WORDS = PlanWords(
     not_described={
         "--fine-grained-activation-offloading": "what it keeps on the host",
         "--cpu-offloading-weights": "what it keeps on the host",
-        "--fp8-param-gather": "what weights kept and gathered in fp8 take",
     },
 )
 FORMATS = FormatWords(
@@ -69,7 +68,12 @@ FORMATS = FormatWords(
 NARROW_GRADIENTS = "--grad-reduce-in-bf16"
 WAITING = "--cpu-offloading-num-layers"
 GROUPED, DEEPEP = "--moe-grouped-gemm", "--moe-enable-deepep"
-FP8 = "--fp8-format"
+FP8 = Fp8Words(
+    products="--fp8-format",
+    scaling=WORDS.scaling,
+    gathered=("--fp8-param-gather",),
+    reused=("--reuse-grad-buf-for-mxfp8-param-ag",),
+)
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
 
@@ -99,8 +103,8 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--overlap-param-gather", run.zero > 0
     yield "--tp-comm-overlap", run.tp > 1 and run.divides_sequence
     yield "--bf16", True
-    yield FP8, "hybrid" if run.recipe == "fp8" else None
-    yield WORDS.scaling, scaling(run)
+    yield FP8.products, "hybrid" if run.recipe == "fp8" else None
+    yield from fp8_settings(run, FP8)
     yield WORDS.granularity, granularity(run)
     yield WORDS.modules, modules_written(run)
     if run.checkpointing == "full":
@@ -118,7 +122,7 @@ def _formats(run: Run) -> Iterator[tuple[str, Any]]:
     narrow = run.usual_optimizer == "adamw-bf16"
     if narrow and run.zero == 0 and run.dp * run.cp > 1:
         raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
-    yield FORMATS.distributed, run.zero > 0 or run.precision_aware
+    yield FORMATS.distributed, run.zero > 0 or run.precision_aware or run.fp8_param_gather
     yield FORMATS.aware, run.precision_aware
     yield from ((flag, FORMATS.narrow if narrow else None) for flag in FORMATS.moments)
     yield NARROW_GRADIENTS, run.precision.summed == "bf16"
@@ -134,8 +138,9 @@ def _read(text: str, where: str) -> Read:
     own = {"zero": _zero(found, where), "checkpointing": granularity_read(found, WORDS.granularity, where)}
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
         own["checkpointing"] = "selective"
-    aware, recipe = on(FORMATS.aware) and on(FORMATS.distributed), "fp8" if on(FP8) else "bf16-master"
+    aware, recipe = on(FORMATS.aware) and on(FORMATS.distributed), "fp8" if on(FP8.products) else "bf16-master"
     own |= read_formats(found, FORMATS, recipe, on(NARROW_GRADIENTS), aware, where) | _offload(found, where)
+    own |= read_fp8(found, FP8, own, on, where)
     modules = values_of(text, WORDS.modules) if on(WORDS.modules) else None
     read = read_plan(found, WORDS, own, modules, on, where)
     return read._replace(
@@ -157,7 +162,9 @@ RELATED = (
     GROUPED,
     DEEPEP,
     WAITING,
-    FP8,
+    FP8.products,
+    *FP8.gathered,
+    *FP8.reused,
     "--optimizer-cpu-offload",
     "--optimizer-offload-fraction",
     "--overlap-cpu-optimizer-d2h-h2d",

@@ -1,21 +1,24 @@
-"""Number formats of the optimizer and of gradients, as Megatron-Core's flags and NeMo's settings say them.
+"""Number formats of weights, gradients and the optimizer, as Megatron-Core's flags and NeMo's settings say them.
 
 Source: megatron/training/arguments.py and megatron/core/optimizer/optimizer_config.py (core_r0.13.0): with
 --use-precision-aware-optimizer moments may be in bf16; without it every one of these formats must be fp32. Gradients
-are summed in fp32 unless --grad-reduce-in-bf16 is given.
+are summed in fp32 unless --grad-reduce-in-bf16 is given. Of MXFP8 matrices are gathered in the place of gradients or
+not at all (core/distributed/param_and_grad_buffer.py; Transformer Engine's replace_raw_data), but under Megatron-FSDP,
+which has arguments.py turn that off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.spec.run import Run
+from calc.plan.export.settings import one_of
+from calc.spec.run import NOT_DELAYED, Run
+from calc.spec.run.narrow_weights import FP8_RECIPES
 
 OPTIMIZERS = {"fp32": "adamw", "bf16": "adamw-bf16"}
 """Format of both moments -> optimizer."""
-NOT_DELAYED = {"layernorm", "moe_act"}
 DELAYED, CURRENT = "delayed", "tensorwise"
 
 
@@ -31,6 +34,47 @@ class FormatWords(NamedTuple):
     wide: str
     narrow: str
     also: Mapping[str, str] = {}
+
+
+class Fp8Words(NamedTuple):
+    """Names of the settings of one tool's fp8. products: what has them in fp8. scaling: what shares a scale. gathered:
+    that matrices are kept and gathered so, the one in use and older ones. reused: that gradients' buffer serves."""
+
+    products: str
+    scaling: str
+    gathered: tuple[str, ...]
+    reused: tuple[str, ...]
+
+
+def fp8_settings(run: Run, names: Fp8Words) -> Iterator[tuple[str, Any]]:
+    """What says how a plan in fp8 keeps and gathers matrices."""
+    yield names.scaling, scaling(run)
+    yield names.gathered[0], run.fp8_param_gather
+    reuses = run.fp8_param_gather and run.usual_fp8_recipe == "mxfp8" and run.zero < 3
+    yield from ((name, True) for name in names.reused if reuses)
+
+
+def read_fp8(
+    found: Mapping[str, str], names: Fp8Words, own: Mapping[str, Any], on: Callable[[str], bool], where: str
+) -> dict[str, Any]:
+    """What a file says of scales and of how matrices are kept. own: its recipe and stage of ZeRO.
+
+    Errors: Refused for scales that are not described, and for what Megatron-Core would refuse.
+    """
+    gathers = next((name for name in names.gathered if on(name)), None)
+    if own["recipe"] != "fp8":
+        if gathers is not None:
+            raise Refused(f"{where}: {gathers}", f"none without {names.products}", found[gathers] or "given")
+        return {}
+    words: dict[str, Any] = {} if gathers is None else {"fp8_param_gather": True}
+    if names.scaling in found:
+        words["fp8_recipe"] = one_of(found, names.scaling, {name: name for name in FP8_RECIPES}, "", where)
+    reused = all(map(on, names.reused))
+    if gathers and words.get("fp8_recipe") == "mxfp8" and not reused and own["zero"] < 3:
+        raise Refused(
+            f"{where}: {names.reused[0]}", f"given beside {gathers} with mxfp8, as Megatron-Core asks", "none"
+        )
+    return words
 
 
 def read_formats(
@@ -66,9 +110,11 @@ def narrowed(recipe: str, narrow: bool) -> dict[str, str]:
 
 
 def scaling(run: Run) -> str | None:
-    """Megatron-Core's fp8_recipe where it refuses its usual one, delayed scaling: beside norms and experts' activations
-    that are made anew (megatron/core/transformer/transformer_config.py, `__post_init__`)."""
-    return CURRENT if run.recipe == "fp8" and NOT_DELAYED & set(run.recompute) else None
+    """Megatron-Core's fp8_recipe: that of the run, or where it refuses its usual one, delayed scaling, another: beside
+    norms and experts' activations that are made anew (core/transformer/transformer_config.py, `__post_init__`)."""
+    if run.recipe != "fp8":
+        return None
+    return run.fp8_recipe or (CURRENT if NOT_DELAYED & set(run.recompute) else None)
 
 
 def check_scaling(words: Mapping[str, Any], said: str | None, where: str) -> None:

@@ -11,7 +11,7 @@ from calc.errors import Refused
 from calc.memory.stage_lengths import further_modules
 from calc.plan.export.launch import Launch, Read, Tool
 from calc.plan.export.megatron_experts import dispatcher
-from calc.plan.export.megatron_formats import FormatWords, read_formats, scaling
+from calc.plan.export.megatron_formats import FormatWords, Fp8Words, fp8_settings, read_formats, read_fp8
 from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
 from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
 from calc.plan.export.megatron_stages import StageWords, read_stages, stage_settings
@@ -58,7 +58,6 @@ WORDS = PlanWords(
     not_described={
         "model.config.cpu_offloading": "what it keeps on the host",
         "model.config.fine_grained_activation_offloading": "what it keeps on the host",
-        "trainer.plugins.fp8_params": "what weights kept and gathered in fp8 take",
     },
 )
 FORMATS = FormatWords(
@@ -71,15 +70,22 @@ FORMATS = FormatWords(
     also={"float32": "fp32", "float": "fp32", "torch.float": "fp32", "bfloat16": "bf16"},
 )
 DEEPEP = "model.config.moe_enable_deepep"
-FP8 = "trainer.plugins.fp8"
 WIDE_GRADIENTS = "trainer.plugins.grad_reduce_in_fp32"
 DDP = f"{STRATEGY}.ddp"
+FP8 = Fp8Words(
+    products="trainer.plugins.fp8",
+    scaling=WORDS.scaling,
+    gathered=("trainer.plugins.fp8_param_gather", "trainer.plugins.fp8_params"),
+    reused=tuple(f"{part}.reuse_grad_buf_for_mxfp8_param_ag" for part in (DDP, "optim.config")),
+)
 FSDP = f"{STRATEGY}.fsdp"
 READ = (
     *WORDS.names,
     DEEPEP,
     VIRTUAL,
-    FP8,
+    FP8.products,
+    *FP8.gathered,
+    *FP8.reused,
     WIDE_GRADIENTS,
     DISTRIBUTED,
     FORMATS.aware,
@@ -91,6 +97,7 @@ READ = (
     f"{DDP}.overlap_param_gather",
 )
 """Settings beside those that say sizes."""
+PRODUCTS = {"": "bf16-master", "hybrid": "fp8", "e4m3": "fp8"}
 TRUTH = {"True": True, "False": False}
 
 
@@ -111,9 +118,9 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield f"{DDP}.overlap_grad_reduce", run.zero > 0
     yield f"{DDP}.overlap_param_gather", run.zero > 0
     yield WORDS.global_batch, launch.question.sequences
-    yield FP8, "hybrid" if run.recipe == "fp8" else None
-    if (how := scaling(run)) is not None:
-        yield WORDS.scaling, how
+    yield FP8.products, "hybrid" if run.recipe == "fp8" else None
+    if run.recipe == "fp8":
+        yield from ((name, value) for name, value in fp8_settings(run, FP8) if value is not None)
     yield WIDE_GRADIENTS, run.precision.summed == "fp32"
     if run.checkpointing != "none" or run.recompute:
         yield WORDS.granularity, granularity(run)
@@ -148,9 +155,10 @@ def _read(text: str, where: str) -> Read:
     def on(name: str, usual: str = "False") -> bool:
         return one_of(found, name, TRUTH, usual, where)
 
-    zero, recipe = _zero(found, where), one_of(found, FP8, {"": "bf16-master", "hybrid": "fp8"}, "", where)
+    zero, recipe = _zero(found, where), one_of(found, FP8.products, PRODUCTS, "", where)
     own = {"zero": zero, "checkpointing": granularity_read(found, WORDS.granularity, where)}
     own |= read_formats(found, FORMATS, recipe, not on(WIDE_GRADIENTS, "True"), bool(zero) and on(FORMATS.aware), where)
+    own |= read_fp8(found, FP8, own, on, where)
     named = found.get(WORDS.modules, "None").strip("[]()\"' ")
     modules = None if named == "None" else [each for each in re.split(r"[\"', ]+", named) if each]
     read = read_plan(found, WORDS, own, modules, on, where)

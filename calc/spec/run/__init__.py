@@ -28,7 +28,7 @@ from calc.spec.run.execution import (
 from calc.spec.run.numerics import Numerics
 from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
-from calc.spec.run.training import CHECKPOINTING, MODULES, OFFLOADS, REGIONS, Checkpointing, Training
+from calc.spec.run.training import CHECKPOINTING, MODULES, NOT_DELAYED, OFFLOADS, REGIONS, Checkpointing, Training
 from calc.spec.run.workload import COUNTED_PHASES, FLOPS_PHASES, MODES, PHASES, Mode, Phase, Workload
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "MODES",
     "MODULES",
     "NODES",
+    "NOT_DELAYED",
     "OFFLOADS",
     "PHASES",
     "PLAN_SIZES",

@@ -22,6 +22,7 @@ from calc.spec.run.training import Training
 from calc.spec.run.workload import Workload
 
 if TYPE_CHECKING:
+    from calc.spec.run.narrow_weights import NarrowWeights
     from calc.spec.stack import GradientCopy
 
 LOAD_SIZES = ("batch", "seq", "context", "source_seq")
@@ -58,8 +59,8 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         """For a general recipe, or none, that which the stack has in its place: here, for whoever asks what."""
         if self.stack is not None:
             object.__setattr__(self, "recipe", self.stack.recipe(self.recipe))
-        if self.gradient_dtype is not None and self.mode == "training":
-            _ = self.precision  # which the recipe may refuse
+        if self.mode == "training" and (self.gradient_dtype or self.fp8_recipe or self.fp8_param_gather):
+            _ = self.precision, self.narrow_weights  # which the recipe may refuse
         return self
 
     @model_validator(mode="after")
@@ -115,6 +116,21 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         if self.stack.gradient_copy == "beside" and (how.gradients == how.master or self.precision_aware):
             return "none"
         return self.stack.gradient_copy
+
+    @property
+    def narrow_weights(self) -> NarrowWeights | None:
+        """What matrices take whose products are in fewer bits than weights are kept in. Products in fp8 need them
+        transposed too, but on GPUs of a cluster of which the stack says otherwise."""
+        from calc.spec.run.narrow_weights import narrow_weights  # most runs train nothing
+
+        turned = self.stack is None or self.cluster is None or self.cluster.gpu not in self.stack.untransposed_fp8
+        scaling = self.usual_fp8_recipe
+        return narrow_weights(self.precision, scaling, self.fp8_recipe is not None, self.fp8_param_gather, turned)
+
+    @property
+    def usual_fp8_recipe(self) -> str:
+        """What shares a scale in fp8 where nobody says: under Megatron-Core one matrix, delayed."""
+        return self.fp8_recipe or (self.stack is not None and self.stack.fp8_recipe) or "delayed"
 
     @property
     def absorbs(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, PlainValidator, ValidationInfo
 
 from calc.dtypes import CACHE_DTYPES, weight_dtype
-from calc.spec.run.node import RunNode, Word
+from calc.spec.run.node import RunNode, Word, YesNo
 
 if TYPE_CHECKING:
     from calc.spec.run.precision import Recipe
@@ -25,6 +25,13 @@ def gradient_formats() -> tuple[str, ...]:
     from calc.spec.run.precision import GRADIENT_DTYPES
 
     return GRADIENT_DTYPES
+
+
+def fp8_recipes() -> tuple[str, ...]:
+    """Megatron-Core's names for what shares a scale in fp8."""
+    from calc.spec.run.narrow_weights import FP8_RECIPES
+
+    return tuple(FP8_RECIPES)
 
 
 def _weights(value: Any, info: ValidationInfo) -> str:
@@ -51,6 +58,12 @@ class Numerics(RunNode):
     )
     gradient_dtype: Annotated[str | None, PlainValidator(Word(gradient_formats, open=True))] = Field(
         default=None, description="Training: format in which gradients are summed."
+    )
+    fp8_recipe: Annotated[str | None, PlainValidator(Word(fp8_recipes, open=True))] = Field(
+        default=None, description="Training in fp8: what shares a scale, by Megatron-Core's names."
+    )
+    fp8_param_gather: YesNo = Field(
+        default=False, description="Training in fp8: matrices are gathered in fp8, and by Megatron-Core kept so."
     )
     cache_dtype: Annotated[str | None, PlainValidator(Word(lambda: CACHE_DTYPES, open=True))] = Field(
         default=None, description="Inference: format of keys and values."

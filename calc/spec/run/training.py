@@ -16,6 +16,8 @@ REGIONS = ("attention", "activation", "norm", "mixer", "cross", "channel")
 """What can be computed again by itself, whose results stay. `attention` is the core: scores, softmax, values."""
 DISCARDING = ("layernorm", "mla_up_proj", "moe_act")
 """Modules that free their results too, and make them anew before anything going back reads one."""
+NOT_DELAYED = frozenset({"layernorm", "moe_act"})
+"""Of these, what delayed scaling in fp8 does not go with (transformer_config.py, `__post_init__`)."""
 MODULES = ("core_attn", "mlp", "moe", "shared_experts", *DISCARDING)
 """Megatron-Core's `recompute_modules` (core_v0.18.0, megatron/core/transformer/transformer_config.py), which says of
 each whether its results stay: attention's core, the dense block, experts with their router, the shared experts, the

@@ -89,7 +89,9 @@ def _cast(kernel: Kernel, run: Run) -> Kernel:
     shape, formats = kernel.shape, number_formats(run)
     assert isinstance(shape, Matmul)
     n, k = (shape.n, shape.k) if kernel.use == "forward" else (shape.m, shape.n)
-    inner = max(width_of(formats.compute), 2.0)
+    # Weights that are gathered in fp8 are cast to it straight, others on their way through 16 bits.
+    narrow = run.fp8_param_gather and kernel.use == "forward"
+    inner = width_of(formats.compute) if narrow else max(width_of(formats.compute), 2.0)
     moved = shape.groups * n * k * (inner + width_of(formats.weights))
     return _plain(kernel, "copy", 0, formats.stream)._replace(bytes=float(moved))
 
@@ -161,24 +163,28 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         moved = moved + stepped * width_of(how.weights)
+        if (its := run.narrow_weights) is not None:  # of which it writes what ranks then gather
+            narrow = _shard(run, held.narrow, held.expert_narrow, at_least(run.zero, 1)) * (1 - float(run.offloaded))
+            moved = moved + narrow * (float(its.sent) - width_of(how.weights))
     yield _whole("adamw", stepped, how.weights, 1)._replace(bytes=moved, profiled_bytes=moved)
 
 
 def stepped_parameters(run: Run, held: Held) -> Size:
     """Parameters that a rank updates: what ZeRO leaves it of those that it trains."""
-    return _shard(run, held, at_least(run.zero, 1))
+    return _shard(run, held.trained, held.expert_trained, at_least(run.zero, 1))
 
 
 def accumulated_parameters(run: Run, held: Held) -> Size:
     """Parameters whose gradients a rank adds to those of earlier micro-batches: its part, where every pass ends by
     reducing them, all that it trains elsewhere."""
-    return _shard(run, held, run.divides_each_pass(2))
+    return _shard(run, held.trained, held.expert_trained, run.divides_each_pass(2))
 
 
-def _shard(run: Run, held: Held, divides: Size) -> Size:
-    """Parameters that a rank trains, or its part of them where `divides` is 1."""
-    dense = (held.trained - held.expert_trained) / (1 + (run.sharers() - 1) * divides)
-    return dense + held.expert_trained / (1 + (run.sharers(expert=True) - 1) * divides)
+def _shard(run: Run, whole: Size, in_experts: Size, divides: Size) -> Size:
+    """Parameters of a rank, of which so many stand in experts that are spread, or its part of them where `divides` is
+    1."""
+    dense = (whole - in_experts) / (1 + (run.sharers() - 1) * divides)
+    return dense + in_experts / (1 + (run.sharers(expert=True) - 1) * divides)
 
 
 def _whole(function: str, elements: Size, dtype: str, calls: Size) -> Kernel:

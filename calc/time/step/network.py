@@ -33,12 +33,14 @@ WITHIN_A_PASS: tuple[Between, ...] = ("tensor", "context", "experts")
 
 class Held(NamedTuple):
     """Parameters of one rank before ZeRO divides them, and those that are trained; of both those in routed experts
-    where these are spread over ranks."""
+    where these are spread over ranks. narrow: trained ones in matrices that have narrow copies."""
 
     elements: Size
     trained: Size
     expert_elements: Size
     expert_trained: Size
+    narrow: Size
+    expert_narrow: Size
 
 
 class Message(NamedTuple):
@@ -174,15 +176,22 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
     assert how is not None
     divides, groups = at_least(run.zero, 1), run.replicas() / run.sharing
     reduces, gathers = run.divides_each_pass(2), run.divides_each_pass(3)
-    dense = held.elements - held.expert_elements, held.trained - held.expert_trained
-    experts = held.expert_elements, held.expert_trained
-    for name, (elements, trained), expert in (("data", dense, False), ("data of experts", experts, True)):
+    dense = (
+        held.elements - held.expert_elements,
+        held.trained - held.expert_trained,
+        held.narrow - held.expert_narrow,
+    )
+    experts = held.expert_elements, held.expert_trained, held.expert_narrow
+    for name, (elements, trained, narrow), expert in (("data", dense, False), ("data of experts", experts, True)):
         ranks, sharers = run.replicas(expert), run.sharers(expert)
         stride = run.expert_pieces * run.ep if expert else run.tp
         gradients = trained * width_of(how.summed)
-        width = width_of(how.gathered or how.weights)
+        width, its = width_of(how.gathered or how.weights), run.narrow_weights
         # Before ZeRO-3 no rank lacks weights but those that another has just updated.
         weights, updated = elements * width, trained * width
+        if its is not None:
+            weights = weights + narrow * (float(its.sent_each) - width)
+            updated = updated + narrow * (float(its.sent) - width)
         some, several = at_least(elements, 1), at_least(sharers, 2)
         ways: tuple[tuple[Collective, Size, Hidden, bool, Size], ...] = (
             ("all_reduce", gradients, "backward", True, at_least(ranks, 2) * (1 - divides)),

@@ -30,7 +30,7 @@ MOST = 4096
 for most of them again; of one that needs more than are kept, none would be found. 4,000 hold about 100 MB."""
 BETWEEN = (
     *("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack"),
-    "offload_fraction",
+    *("offload_fraction", "fp8_recipe"),
 )
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
@@ -56,8 +56,9 @@ class PassSums:
     device, host: seconds by stretch (`calc.time.step.prediction`) and place. sent: of collectives between ops, by
     which ranks they are between, and place. launched: kernels that hosts launch, by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
-    (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). expert_elements, expert_trained:
-    those of them in experts that are spread over ranks. flops: of the model, as `counting` says, for MFU.
+    (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). narrow: those in matrices with
+    narrow copies. expert_elements, expert_trained, expert_narrow: those of them in experts that are spread over ranks.
+    flops: of the model, as `counting` says, for MFU.
     moved: bytes of what layers keep on the host.
     """
 
@@ -69,6 +70,8 @@ class PassSums:
     trained: Sums
     expert_elements: Sums
     expert_trained: Sums
+    narrow: Sums
+    expert_narrow: Sums
     flops: Size
     counting: Counting
     moved: Size = 0.0
@@ -132,10 +135,12 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
         assert kernel.between is not None
         between = sent.setdefault(kernel.between, {})
         between[kernel.place] = between.get(kernel.place, 0.0) + kernel.calls * timing.seconds
-    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run.mtp, run))
+    copied = run.trains and run.narrow_weights is not None
+    held = _held(CacheKey(question.spec), _Ranks(run.tp, run.ep, run.expert_tp, run.mtp, copied, run))
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, NOT_COUNTED)
     moved = 0.0 if question.within else moved_bytes(question.spec, run)
-    return PassSums(totals.device, totals.host, sent, totals.launched, *held, *counted, moved)
+    flops, counting = counted
+    return PassSums(totals.device, totals.host, sent, totals.launched, *held, flops, counting, moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +151,14 @@ class _Ranks:
     ep: Size
     expert_tp: Size | None
     mtp: bool
+    copied: bool
     run: Run = field(compare=False)
 
 
 @lru_cache(maxsize=MOST)
-def _held(described: CacheKey[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Sums, Sums]:
-    """Parameters by place, all and those that are trained, and the same of experts where these are spread over ranks:
-    differences between stages that differ in one."""
+def _held(described: CacheKey[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Sums, Sums, Sums, Sums]:
+    """Parameters by place, all and those that are trained, the same of experts where these are spread over ranks, and
+    of both those in matrices with narrow copies: differences between stages that differ in one."""
     spec, run = described.value, ranks.run
     none = {group.name: 0 for group in spec.layers}
     cut = [Stage("", none, False, False), *(Stage("", none | {name: 1}, False, False) for name in none)]
@@ -167,6 +173,6 @@ def _held(described: CacheKey[ModelSpec], ranks: _Ranks) -> tuple[Sums, Sums, Su
 
     spread = run.ep * run.folded > 1
     none_spread: Sums = dict.fromkeys(places, 0.0)
-    experts = by_place("expert_elements") if spread else none_spread
-    trained = by_place("expert_trained") if spread else none_spread
-    return by_place("elements"), by_place("trained"), experts, trained
+    of_experts = ("expert_elements", "expert_trained", "expert_narrow")
+    experts, trained, narrow = (by_place(name) if spread else none_spread for name in of_experts)
+    return by_place("elements"), by_place("trained"), experts, trained, by_place("narrow"), narrow

@@ -187,6 +187,8 @@ def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
         by_place([each.trained for each in sums]),
         by_place([each.expert_elements for each in sums]),
         by_place([each.expert_trained for each in sums]),
+        by_place([each.narrow for each in sums]),
+        by_place([each.expert_narrow for each in sums]),
         np.array([each.flops for each in sums])[which],
         sums[0].counting,
         np.array([each.moved for each in sums])[which],

@@ -177,7 +177,8 @@ def held_on(stage: Stage, one: PassSums) -> Held:
             found = found + layers * by_place[name]
         return found
 
-    return Held(total(one.elements), total(one.trained), total(one.expert_elements), total(one.expert_trained))
+    counted = one.elements, one.trained, one.expert_elements, one.expert_trained, one.narrow, one.expert_narrow
+    return Held(*map(total, counted))
 
 
 def after_all(execution: ExecutionName) -> ExecutionName:

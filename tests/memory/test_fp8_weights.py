@@ -1,0 +1,160 @@
+"""Matrices kept and gathered in fp8: a rank's bytes against tensors as Transformer Engine and torchao lay them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
+
+from calc.architectures import from_config  # noqa: E402
+from calc.errors import Refused  # noqa: E402
+from calc.memory.totals import memory_ranks  # noqa: E402
+from calc.memory.training import TrainingRank  # noqa: E402
+from calc.spec import Lora  # noqa: E402
+from calc.spec.run import Run  # noqa: E402
+from calc.spec.run.narrow_weights import FP8_RECIPES  # noqa: E402
+
+SMALL = {"num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 512, "vocab_size": 1024}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": SMALL | {"num_attention_heads": 4, "num_key_value_heads": 2},
+    "qwen3_moe": SMALL
+    | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "num_experts": 4}
+    | {"num_experts_per_tok": 2, "moe_intermediate_size": 256, "tie_word_embeddings": False},
+}
+
+
+def model(name: str) -> tuple[Any, Any]:
+    """transformers' model without numbers, and our description of it."""
+    config = AutoConfig.for_model(name, **CONFIGS[name])
+    with torch.device("meta"):
+        theirs = AutoModelForCausalLM.from_config(config)
+    return theirs, from_config({"model_type": name, **CONFIGS[name]})
+
+
+def matrices(theirs: Any) -> list[tuple[int, int]]:
+    """Shapes of what Megatron-Core has in Transformer Engine's layers: all matrices of layers but routers'."""
+    inside = [(name, each) for name, each in theirs.named_parameters() if "layers." in name and each.dim() > 1]
+    shapes = [tuple(each.shape) for name, each in inside if not name.endswith("gate.weight")]
+    return [shape[-2:] for shape in shapes for _ in range(shape[0] if len(shape) == 3 else 1)]
+
+
+def copies(shape: tuple[int, int], recipe: str, transposed: bool = True) -> list[Any]:
+    """A matrix as it lies in Transformer Engine 2 (pytorch/tensor: float8_tensor.py, float8_blockwise_tensor.py with
+    blocks of 128 x 128, mxfp8_tensor.py with 32 elements along each way); scales of one number are left out."""
+    m, k = shape
+    data = torch.empty(m, k, dtype=torch.uint8)
+    if recipe == "mxfp8":
+        scales = torch.empty(m, k // 32, dtype=torch.uint8), torch.empty(m // 32, k, dtype=torch.uint8)
+        return [data, *scales, torch.empty_like(data)]
+    turned = torch.empty(k, m, dtype=torch.uint8)
+    if recipe == "blockwise":
+        scales = torch.empty(m // 128, k // 128), torch.empty(k // 128, m // 128)
+        return [data, turned, *scales]
+    return [data, turned] if transposed else [data]
+
+
+def size(tensors: list[Any]) -> int:
+    return sum(each.untyped_storage().nbytes() for each in tensors)
+
+
+def held(spec: Any, **words: Any) -> TrainingRank:
+    usual = {"mode": "training", "recipe": "fp8", "seq": 64, "execution": "sdpa", "zero": 1, "dp": 2}
+    (found,) = memory_ranks(spec, Run(**(usual | words)))
+    assert isinstance(found, TrainingRank)
+    return found
+
+
+@pytest.mark.parametrize("recipe", FP8_RECIPES)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_matrices_are_kept_in_fp8_and_all_else_in_16_bits(name: str, recipe: str) -> None:
+    """Embeddings, head, norms and routers stay; without --fp8-param-gather weights in bf16 are beside the copies."""
+    theirs, spec = model(name)
+    shapes = matrices(theirs)
+    every = sum(each.numel() for each in theirs.parameters())
+    narrow = sum(m * k for m, k in shapes)
+    fp8 = sum(size(copies(shape, recipe)) for shape in shapes)
+    gathered = held(spec, fp8_recipe=recipe, fp8_param_gather=True).states
+    assert gathered.narrow == narrow
+    assert gathered.weights == fp8 + 2 * (every - narrow)
+    plain = held(spec, fp8_recipe=recipe).states
+    assert plain.weights - gathered.weights == 2 * narrow
+    assert (plain.gradients, plain.optimizer) == (gathered.gradients, gathered.optimizer)
+
+
+@pytest.mark.parametrize(("cluster", "transposed"), [("dgx-h100", True), ("dgx-b200", False)])
+def test_blackwell_needs_no_transposed_copy(cluster: str, transposed: bool) -> None:
+    theirs, spec = model("llama")
+    shapes = matrices(theirs)
+    rest = 2 * (sum(each.numel() for each in theirs.parameters()) - sum(m * k for m, k in shapes))
+    words = {"stack": "megatron-core", "cluster": cluster, "fp8_param_gather": True, "fp8_recipe": "tensorwise"}
+    fp8 = sum(size(copies(shape, "tensorwise", transposed)) for shape in shapes)
+    assert held(spec, **words).states.weights == fp8 + rest
+    mxfp8 = sum(size(copies(shape, "mxfp8")) for shape in shapes)
+    assert held(spec, **words | {"fp8_recipe": "mxfp8"}).states.weights == mxfp8 + rest
+
+
+def test_zero_3_keeps_parts_and_gathers_layers_in_fp8() -> None:
+    """Of one scale a matrix the part along rows, of MXFP8 both and all scales; a gathered layer and the next one."""
+    theirs, spec = model("llama")
+    shapes, dp = matrices(theirs), 4
+    narrow = sum(m * k for m, k in shapes)
+    rest = sum(each.numel() for each in theirs.parameters()) - narrow
+    norms = 2 * 256
+    for recipe, part, scales, layer in (("tensorwise", 1, 0, 2), ("mxfp8", 2, narrow // 16, 1)):
+        own = held(spec, zero=3, dp=dp, fp8_recipe=recipe, fp8_param_gather=True).states
+        assert own.weights == narrow // dp * part + scales + 2 * rest // dp
+        assert own.unit == own.following == layer * narrow // 2 + 2 * norms
+    plain = held(spec, zero=3, dp=dp).states
+    assert plain.unit == 2 * (narrow // 2 + norms)
+
+
+def test_fsdp2_keeps_weights_whole_and_gathers_them_in_fp8() -> None:
+    """torchao/float8/fsdp_utils.py, fsdp_pre_all_gather: fp8 numbers are gathered, of fp32 that stays."""
+    theirs, spec = model("llama")
+    each = sum(m * k for m, k in matrices(theirs)) // 2
+    words = {"recipe": "fp8-fsdp", "zero": 3}
+    wide, narrow = held(spec, **words).states, held(spec, **words, fp8_param_gather=True).states
+    assert wide.weights == narrow.weights
+    assert wide.unit - narrow.unit == each
+
+
+def test_columns_of_plans_are_as_each_plan() -> None:
+    _, spec = model("qwen3_moe")
+    words = {"fp8_recipe": "mxfp8", "fp8_param_gather": True, "dp": 4, "ep": 2}
+    wide = held(spec, **words | {"zero": np.array([1.0, 3.0])}).states
+    for place, zero in enumerate((1, 3)):
+        own = held(spec, **words, zero=zero).states
+        assert wide.weights[place] == own.weights
+        assert wide.unit[place] == own.unit
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"recipe": "bf16-master"}, "fp8_param_gather: expected the recipe fp8 or fp8-fsdp beside it"),
+        ({"recipe": "nvfp4"}, "fp8_param_gather: expected the recipe fp8 or fp8-fsdp beside it"),
+        ({"zero": 0}, "zero: expected 1 or more with --fp8-param-gather"),
+        ({"recipe": "fp8-fsdp", "fp8_recipe": "mxfp8"}, "fp8_recipe: expected tensorwise beside the recipe fp8-fsdp"),
+        ({"stack": "hai-llm"}, "stack: expected with --fp8-param-gather one of fsdp2, megatron-core"),
+        ({"offload": "optimizer", "fp8_recipe": "mxfp8"}, "fp8_recipe: expected delayed with --fp8-param-gather"),
+        ({"fp8_recipe": "rowwise"}, "fp8_recipe: expected one of delayed, tensorwise"),
+        ({"recompute": ("moe_act",), "fp8_recipe": "delayed"}, "recompute: expected none of layernorm, moe_act"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(words: dict[str, Any], expected: str) -> None:
+    _, spec = model("qwen3_moe")
+    with pytest.raises(Refused, match=expected):
+        held(spec, **{"fp8_param_gather": True} | words)
+
+
+def test_adapters_are_refused() -> None:
+    _, spec = model("llama")
+    adapted = spec.model_copy(update={"adapter": Lora(rank=4, targets=("q_proj",))})
+    with pytest.raises(Refused, match="fp8_param_gather: expected none beside an adapter"):
+        held(adapted, fp8_param_gather=True)
