@@ -18,6 +18,7 @@ OF_TRAINING = (
     "fp8_recipe",
     "fp8_param_gather",
     "optimizer",
+    "precision_aware",
     "offload",
     "offload_fraction",
     "dropout",

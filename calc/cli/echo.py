@@ -21,6 +21,7 @@ WORDED = {
     "fp8_recipe": "{} scales",
     "fp8_param_gather": "weights gathered in fp8",
     "optimizer": "{}",
+    "precision_aware": "precision-aware",
     "checkpointing": "{} checkpointing",
     "recompute": "{} again",
     "dropout": "dropout {}",
@@ -78,6 +79,7 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
         found |= {} if run.gradient_dtype is None else {"gradient_dtype": run.gradient_dtype}
         found |= {} if run.fp8_recipe is None else {"fp8_recipe": run.fp8_recipe}
         found |= {"fp8_param_gather": True} if run.fp8_param_gather else {}
+        found |= {"precision_aware": True} if run.precision_aware else {}
         found |= {"optimizer": run.usual_optimizer, "checkpointing": run.checkpointing, "dropout": run.dropout}
         if run.recompute:
             found["recompute"] = ", ".join(run.recompute)

@@ -38,7 +38,8 @@ from calc.spec import ModelSpec
     "--global-batch", type=plan_words.GlobalBatch(), help="Tokens of a step, or 512seq.  [default: of --from]"
 )
 @of_run(
-    *("seq", "stack", "graphs", "execution", "optimizer", "gradient_dtype", "fp8_recipe", "fp8_param_gather"),
+    *("seq", "stack", "graphs", "execution", "optimizer", "precision_aware"),
+    *("gradient_dtype", "fp8_recipe", "fp8_param_gather"),
     words={"execution": ("eager", "sdpa", "compiled")},
     own_length=plan_words.refuse_own_length,
 )

@@ -47,6 +47,7 @@ FIELDS = (
     "fp8_param_gather",
     "cache_dtype",
     "optimizer",
+    "precision_aware",
     "offload",
     "offload_fraction",
     "checkpointing",
@@ -77,7 +78,8 @@ FIELDS = (
 )
 """What a time depends on."""
 IN_TRAINING = (
-    *("recipe", "gradient_dtype", "fp8_recipe", "fp8_param_gather", "optimizer", "offload", "offload_fraction"),
+    *("recipe", "gradient_dtype", "fp8_recipe", "fp8_param_gather", "optimizer", "precision_aware"),
+    *("offload", "offload_fraction"),
     *("zero", "micro_batches", "interleave"),
     *("schedule", "shard", "stack", "graphs", "mtp"),
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from calc.errors import Refused
 from calc.memory.condition import Condition
-from calc.sizes import Size
+from calc.memory.optimizer_conditions import distributed
 from calc.spec import ModelSpec
 from calc.spec.run import NOT_DELAYED, Run
 from calc.spec.stack import load_stack, stack_names
@@ -37,8 +36,4 @@ def of_fp8_weights(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         # megatron/training/arguments.py
         raise Refused("fp8_recipe", f"delayed {WITH} and --offload optimizer", run.usual_fp8_recipe)
     expected = f"1 or more {WITH}, which Megatron-Core takes of a distributed optimizer alone"
-    yield Condition("zero", expected, run.zero, _divided, run.zero, run.sharing)
-
-
-def _divided(zero: Size, ranks: Size) -> Any:
-    return (zero >= 1) | (ranks <= 1)
+    yield Condition("zero", expected, run.zero, distributed, run.zero, run.sharing)

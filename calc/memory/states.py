@@ -156,7 +156,10 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         weights = weights + _part(held.frozen, run.zero, 3, ranks)
         gradients = gradients + _part(held.trained, run.zero, 2, ranks) * width
         own = _part(held.trained, run.zero, 1, ranks)
-        master, wide = 0 if how.master is None else dtype(how.master).width, dtype(how.updated).width
+        wide = dtype(how.updated).width
+        master: Size = 0 if how.master is None else wide
+        if run.keeps_remainders:  # but under Megatron-FSDP, which keeps the copy itself
+            master = master - dtype(how.weights).width * (1 - at_least(run.zero, 3))
         here = _here(own, run.offloaded)
         state = state + here * master + steps.state_bytes(here, 8 * wide)
         stepped[expert] = Stepped(here, held.trained, tuple(held.tensors))

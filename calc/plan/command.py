@@ -10,7 +10,7 @@ from calc.spec.run import Run
 
 SIZES = ("tp", "pp", "cp", "ep", "zero", "interleave", "micro_batches", "batch")
 
-FLAGS = {"mtp": "--mtp", "fp8_param_gather": "--fp8-param-gather"}
+FLAGS = {"mtp": "--mtp", "fp8_param_gather": "--fp8-param-gather", "precision_aware": "--precision-aware"}
 
 
 def predict_command(question: Question, run: Run) -> str | None:

@@ -18,7 +18,7 @@ from calc.spec import ModelSpec
 from calc.time import predict
 from calc.time.step.timed_run import timed_run
 
-OF_ALL = ("optimizer", "execution", "gradient_dtype", "fp8_recipe", "fp8_param_gather")
+OF_ALL = ("optimizer", "precision_aware", "execution", "gradient_dtype", "fp8_recipe", "fp8_param_gather")
 """Fields of a Run that a file may say and no search changes."""
 
 

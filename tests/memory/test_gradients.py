@@ -45,6 +45,55 @@ def test_the_step_of_megatron_s_optimizer_holds_what_torch_does(format: str) -> 
     assert found == (2 + WIDTHS[format] + 4 + 8 + 4 * (format == "bf16")) * N
 
 
+@pytest.mark.parametrize("format", DTYPES)
+def test_a_precision_aware_step_holds_no_copy_of_gradients_and_half_a_copy_of_weights(format: str) -> None:
+    """Transformer Engine's FusedAdam steps with the buffer itself, and keeps of weights in fp32 the 16 bits that those
+    in bf16 lack (store_param_remainders, pytorch/optimizers/fused_adam.py); torch puts them together again."""
+    whole = torch.tensor([1.0 + 2.0**-20, -3.0 + 2.0**-18, 0.1])
+    bits = whole.view(torch.int32)
+    weights, remainder = (bits >> 16).to(torch.int16).view(torch.bfloat16), (bits & 0xFFFF).to(torch.int16)
+    joined = (weights.view(torch.int16).to(torch.int32) << 16) | (remainder.to(torch.int32) & 0xFFFF)
+    assert torch.equal(joined.view(torch.float32), whole)
+    moments = [torch.zeros_like(whole) for _ in range(2)]
+    buffer = torch.zeros(3, dtype=DTYPES[format])
+    each = sum(tensor.element_size() for tensor in (weights, remainder, buffer, *moments))
+    found = rank(stack="megatron-core", gradient_dtype=format, precision_aware=True)
+    assert found.timeline["optimizer step"] == each * N
+    assert each == 2 + 2 + WIDTHS[format] + 8
+
+
+@pytest.mark.parametrize(
+    ("words", "copied", "kept"),
+    [
+        ({"recipe": "fp8", "fp8_recipe": "delayed"}, "none", 2),
+        ({"recipe": "fp8", "fp8_recipe": "tensorwise"}, "beside", 4),
+        ({"recipe": "fp8", "fp8_recipe": "delayed", "fp8_param_gather": True}, "none", 4),
+        ({"recipe": "bf16-master", "zero": 3}, "none", 4),
+    ],
+)
+def test_which_copies_are_kept_beside_fp8(words: dict[str, Any], copied: str, kept: int) -> None:
+    """megatron/core/optimizer/optimizer_config.py, use_precision_aware_optimizer_no_fp8_or_ds_fp8: Megatron-Core keeps
+    weights in fp32 itself but with delayed scaling; Megatron-FSDP always."""
+    usual = {"stack": "megatron-core", "dp": 2, "zero": 1, "precision_aware": True, "gradient_dtype": "bf16"}
+    found = rank(**(usual | words))
+    assert found.run.gradient_copy == copied
+    assert found.states.optimizer == (kept + 8) * N / 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"stack": "torchtitan"}, "stack: expected with --precision-aware one of megatron-core"),
+        ({"optimizer": "lion"}, "optimizer: expected adamw or adamw-bf16"),
+        ({"recipe": "fp32"}, "recipe: expected one with a wider copy"),
+        ({"dp": 2, "zero": 0}, "zero: expected 1 or more with --precision-aware"),
+    ],
+)
+def test_what_a_precision_aware_optimizer_does_not_go_with_is_refused(words: dict[str, Any], expected: str) -> None:
+    with pytest.raises(Refused, match=expected):
+        rank(**({"stack": "megatron-core", "precision_aware": True} | words))
+
+
 def laid_flat(format: str) -> int:
     """Most bytes an element while DeepSpeed's ZeRO-2 steps with gradients of a rank's part, beside its weights and
     moments: all laid flat, widened, and freed (deepspeed/runtime/zero/stage_1_and_2.py, step)."""

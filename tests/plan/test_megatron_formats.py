@@ -40,11 +40,38 @@ def reserved(flags: str) -> int:
     return plan_of(asked, words_of(asked, read)).peak
 
 
+AWARE = "--use-precision-aware-optimizer"
+
+
 def test_narrow_moments_take_half_and_narrow_gradients_too() -> None:
-    """4 bytes a parameter less over eight ranks, and 2 of every rank's own gradients."""
+    """Over eight ranks 4 bytes a parameter less, and 2 of the copy in fp32; and 2 of every rank's own gradients."""
     weights = sum(parameters(ASKED.spec).values())
-    assert reserved("") - reserved(NARROW) == pytest.approx(4 * weights / 8, abs=16)
+    assert reserved("") - reserved(NARROW) == pytest.approx((4 + 2) * weights / 8, abs=16)
+    assert reserved("") - reserved(AWARE) == pytest.approx(2 * weights / 8, abs=16)
     assert reserved("") - reserved("--grad-reduce-in-bf16") == pytest.approx(2 * weights, abs=16)
+
+
+@pytest.mark.parametrize("said", ["--main-grads-dtype bf16", "--grad-reduce-in-bf16"])
+def test_narrow_gradients_beside_moments_in_fp32_are_not_copied(said: str) -> None:
+    """megatron/training/arguments.py sums in bf16 where --main-grads-dtype says so, and the optimizer reads that."""
+    read = tool("megatron-core").read(f"{START} {AWARE} {said}", "plan")
+    assert read.unread == ()
+    asked = question_of(ASKED, read)
+    run = plan_of(asked, words_of(asked, read)).run
+    assert (run.precision.gradients, run.usual_optimizer, run.gradient_copy) == ("bf16", "adamw", "none")
+    assert run.changed(precision_aware=False).gradient_copy == "beside"
+    again = tool("megatron-core").read(tool("megatron-core").write(Launch(asked, run)), "plan")
+    assert question_of(ASKED, again).words == asked.words
+
+
+def test_nemo_says_both_formats_of_gradients() -> None:
+    """OptimizerConfig's alone sums nothing in NeMo, whose precision plugin says in which format they are."""
+    start = "trainer.strategy.tensor_model_parallel_size=1 optim.config.use_precision_aware_optimizer=True"
+    narrow, summed = "optim.config.main_grads_dtype=torch.bfloat16", "trainer.plugins.grad_reduce_in_fp32=False"
+    words = tool("nemo").read(f"{start} {narrow} {summed}", "plan").words
+    assert (words["recipe"], words["precision_aware"]) == ("bf16-zero", True)
+    with pytest.raises(Refused, match=r"main_grads_dtype: expected torch\.float32 of gradients that are summed so"):
+        tool("nemo").read(f"{start} {narrow}", "plan")
 
 
 def test_what_is_compared_has_the_file_s_optimizer() -> None:
@@ -71,7 +98,12 @@ def test_what_was_written_is_read_again(flags: str) -> None:
         (NARROW.replace("bf16", "fp8"), "--exp-avg-dtype: expected fp32 or bf16"),
         (NARROW.replace("sq-dtype bf16", "sq-dtype fp32"), "--exp-avg-dtype: expected .* found bf16 and fp32"),
         ("--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "fp32 without --use-precision-aware-optimizer"),
-        ("--use-precision-aware-optimizer --main-grads-dtype bf16", "--main-grads-dtype: expected fp32"),
+        ("--main-grads-dtype bf16", "--main-grads-dtype: expected fp32 without --use-precision-aware-optimizer"),
+        (f"{AWARE} --main-grads-dtype fp16", "--main-grads-dtype: expected fp32 or bf16, found fp16"),
+        (
+            f"{AWARE} --main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32",
+            "--main-grads-dtype: expected fp32 beside --accumulate-allreduce-grads-in-fp32",
+        ),
         ("--use-precision-aware-optimizer --main-params-dtype fp16", "--main-params-dtype: expected fp32"),
         ("--fp8-param-gather", "--fp8-param-gather: expected none without --fp8-format"),
         ("--fp8-format e4m3 --fp8-recipe custom", "--fp8-recipe: expected one of delayed, tensorwise"),

@@ -56,6 +56,13 @@ def test_gradients_are_sent_in_the_format_that_is_said(recipe: str, zero: int, s
     assert wide["optimizer adamw"] - narrow["optimizer adamw"] == pytest.approx(less * 8_030_261_248 / 8)
 
 
+def test_a_precision_aware_optimizer_moves_no_copies() -> None:
+    """Of bf16 gradients 8 bytes less, and 2 of weights in bf16 that are half of what it updates."""
+    plan = {"cluster": "dgx-h100", "dp": 8, "seq": 512, "zero": 1, "recipe": "bf16-zero", "checkpointing": "full"}
+    plain, aware = (sent("llama-3-8b", stack="megatron-core", precision_aware=on, **plan) for on in (False, True))
+    assert plain["optimizer adamw"] - aware["optimizer adamw"] == pytest.approx(10 * 8_030_261_248 / 8)
+
+
 NARROW = 8_030_261_248 - 2 * 128_256 * 4096 - 65 * 4096
 """Elements of Llama 3 8B's matrices in layers: all but its two tables and its norms."""
 

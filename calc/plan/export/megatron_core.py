@@ -61,11 +61,14 @@ FORMATS = FormatWords(
     aware="--use-precision-aware-optimizer",
     distributed="--use-distributed-optimizer",
     moments=("--exp-avg-dtype", "--exp-avg-sq-dtype"),
-    others=("--main-grads-dtype", "--main-params-dtype"),
+    gradients="--main-grads-dtype",
+    weights="--main-params-dtype",
+    alone=True,
     wide="fp32",
     narrow="bf16",
 )
 NARROW_GRADIENTS = "--grad-reduce-in-bf16"
+WIDE_GRADIENTS = "--accumulate-allreduce-grads-in-fp32"
 WAITING = "--cpu-offloading-num-layers"
 GROUPED, DEEPEP = "--moe-grouped-gemm", "--moe-enable-deepep"
 FP8 = Fp8Words(
@@ -122,8 +125,8 @@ def _formats(run: Run) -> Iterator[tuple[str, Any]]:
     narrow = run.usual_optimizer == "adamw-bf16"
     if narrow and run.zero == 0 and run.dp * run.cp > 1:
         raise Refused("zero", "1 or more with moments in bf16, in Megatron-Core's flags", run.zero)
-    yield FORMATS.distributed, run.zero > 0 or run.precision_aware or run.fp8_param_gather
-    yield FORMATS.aware, run.precision_aware
+    yield FORMATS.distributed, run.zero > 0 or run.reads_as_kept or run.fp8_param_gather
+    yield FORMATS.aware, run.reads_as_kept
     yield from ((flag, FORMATS.narrow if narrow else None) for flag in FORMATS.moments)
     yield NARROW_GRADIENTS, run.precision.summed == "bf16"
 
@@ -139,7 +142,14 @@ def _read(text: str, where: str) -> Read:
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
         own["checkpointing"] = "selective"
     aware, recipe = on(FORMATS.aware) and on(FORMATS.distributed), "fp8" if on(FP8.products) else "bf16-master"
-    own |= read_formats(found, FORMATS, recipe, on(NARROW_GRADIENTS), aware, where) | _offload(found, where)
+    own |= read_formats(found, FORMATS, recipe, on(NARROW_GRADIENTS), aware, where)
+    if on(WIDE_GRADIENTS) and found.get(FORMATS.gradients, FORMATS.wide) != FORMATS.wide:
+        raise Refused(
+            f"{where}: {FORMATS.gradients}", f"{FORMATS.wide} beside {WIDE_GRADIENTS}", found[FORMATS.gradients]
+        )
+    if (kept := _offload(found, where)).get("offload") == "optimizer":
+        own.pop("precision_aware", None)  # which that asks for by itself
+    own |= kept
     own |= read_fp8(found, FP8, own, on, where)
     modules = values_of(text, WORDS.modules) if on(WORDS.modules) else None
     read = read_plan(found, WORDS, own, modules, on, where)
@@ -156,7 +166,9 @@ RELATED = (
     FORMATS.aware,
     FORMATS.distributed,
     *FORMATS.moments,
-    *FORMATS.others,
+    FORMATS.gradients,
+    FORMATS.weights,
+    WIDE_GRADIENTS,
     NARROW_GRADIENTS,
     IN_PIECE,
     GROUPED,

@@ -24,13 +24,15 @@ DELAYED, CURRENT = "delayed", "tensorwise"
 
 class FormatWords(NamedTuple):
     """Names of the settings of one tool. aware: of the precision-aware optimizer; distributed: of that which ranks
-    divide. moments, others: of what is kept in which format. wide, narrow: how fp32 and bf16 are said; also: other
-    words for formats."""
+    divide. moments, gradients, weights: of what is kept in which format. alone: whether that of gradients is enough for
+    them to be summed so. wide, narrow: how fp32 and bf16 are said; also: other words for formats."""
 
     aware: str
     distributed: str
     moments: tuple[str, str]
-    others: tuple[str, str]
+    gradients: str
+    weights: str
+    alone: bool
     wide: str
     narrow: str
     also: Mapping[str, str] = {}
@@ -79,27 +81,40 @@ def read_fp8(
 
 def read_formats(
     found: Mapping[str, str], names: FormatWords, recipe: str, narrow: bool, aware: bool, where: str
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """The recipe and the optimizer of a launch file whose products are those of `recipe`. narrow: whether gradients are
-    summed in bf16. aware: whether the precision-aware optimizer is on, and ranks divide it.
+    summed in bf16, as far as another setting says. aware: whether the precision-aware optimizer is on, and ranks divide
+    it.
 
     Errors: Refused for formats that no optimizer or recipe here has, and for narrow ones without what they ask for.
     """
-    said = {name: found.get(name, names.wide) for name in (*names.moments, *names.others)}
     known = {names.wide: "fp32", names.narrow: "bf16", **names.also}
-    held = {name: known.get(word) for name, word in said.items()}
-    for name in names.others:
-        if held[name] != "fp32":
-            raise Refused(f"{where}: {name}", f"{names.wide}: what others hold is not described", said[name])
+
+    def held(name: str) -> str | None:
+        return known.get(found.get(name, names.wide))
+
+    if held(names.weights) != "fp32":
+        raise Refused(f"{where}: {names.weights}", f"{names.wide}: others are not described", found[names.weights])
     first, second = names.moments
-    moments = held[first]
-    if moments is None or moments != held[second]:
+    moments = held(first)
+    if moments is None or moments != held(second):
         expected = f"{names.wide} or {names.narrow}, as {second}: moments in other formats are not described"
-        both = said[first] if said[first] == said[second] else f"{said[first]} and {said[second]}"
-        raise Refused(f"{where}: {first}", expected, both)
-    if moments != "fp32" and not aware:
-        raise Refused(f"{where}: {first}", f"{names.wide} without {names.aware} and {names.distributed}", said[first])
-    return narrowed(recipe, narrow) | ({} if moments == "fp32" else {"optimizer": OPTIMIZERS[moments]})
+        one, other = (found.get(name, names.wide) for name in names.moments)
+        raise Refused(f"{where}: {first}", expected, one if one == other else f"{one} and {other}")
+    gradients = held(names.gradients)
+    if gradients is None:
+        raise Refused(f"{where}: {names.gradients}", f"{names.wide} or {names.narrow}", found[names.gradients])
+    for name, format in ((first, moments), (names.gradients, gradients)):
+        if format != "fp32" and not aware:
+            expected = f"{names.wide} without {names.aware} and {names.distributed}"
+            raise Refused(f"{where}: {name}", expected, found[name])
+    if gradients == "bf16" and not (narrow or names.alone):
+        raise Refused(
+            f"{where}: {names.gradients}", f"{names.wide} of gradients that are summed so", found[names.gradients]
+        )
+    own: dict[str, Any] = {} if moments == "fp32" else {"optimizer": OPTIMIZERS[moments]}
+    own |= {"precision_aware": True} if aware and moments == "fp32" else {}
+    return narrowed(recipe, narrow or gradients == "bf16") | own
 
 
 def narrowed(recipe: str, narrow: bool) -> dict[str, str]:

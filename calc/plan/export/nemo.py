@@ -64,7 +64,9 @@ FORMATS = FormatWords(
     aware="optim.config.use_precision_aware_optimizer",
     distributed=DISTRIBUTED,
     moments=("optim.config.exp_avg_dtype", "optim.config.exp_avg_sq_dtype"),
-    others=("optim.config.main_grads_dtype", "optim.config.main_params_dtype"),
+    gradients="optim.config.main_grads_dtype",
+    weights="optim.config.main_params_dtype",
+    alone=False,
     wide="torch.float32",
     narrow="torch.bfloat16",
     also={"float32": "fp32", "float": "fp32", "torch.float": "fp32", "bfloat16": "bf16"},
@@ -90,7 +92,8 @@ READ = (
     DISTRIBUTED,
     FORMATS.aware,
     *FORMATS.moments,
-    *FORMATS.others,
+    FORMATS.gradients,
+    FORMATS.weights,
     FSDP,
     f"{DDP}.use_distributed_optimizer",
     f"{DDP}.overlap_grad_reduce",
@@ -113,8 +116,11 @@ def _settings(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield VIRTUAL, run.interleave if run.interleave > 1 else None
     yield from stage_settings(spec, run, STAGES).settings(STAGES, further_modules(spec, run))
     yield WORDS.sequence_parallel, run.tp > 1 and run.divides_sequence
-    yield DISTRIBUTED, run.zero > 0
-    yield f"{DDP}.use_distributed_optimizer", run.zero > 0
+    distributed = run.zero > 0 or run.precision_aware or run.fp8_param_gather
+    yield DISTRIBUTED, distributed
+    yield f"{DDP}.use_distributed_optimizer", distributed
+    if run.precision_aware:
+        yield FORMATS.aware, True
     yield f"{DDP}.overlap_grad_reduce", run.zero > 0
     yield f"{DDP}.overlap_param_gather", run.zero > 0
     yield WORDS.global_batch, launch.question.sequences

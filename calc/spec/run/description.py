@@ -101,10 +101,23 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.optimizer or usual_optimizer(self.recipe)
 
     @property
-    def precision_aware(self) -> bool:
-        """Whether Megatron-Core's optimizer reads every format as it is kept, as moments in bf16 and weights that the
-        host updates ask for."""
-        return self.usual_optimizer == "adamw-bf16" or self.offload == "optimizer"
+    def reads_as_kept(self) -> bool:
+        """Whether Megatron-Core's optimizer reads every format as it is kept: where it is asked to, as moments in bf16
+        and weights that the host updates ask for."""
+        return self.precision_aware or self.usual_optimizer == "adamw-bf16" or self.offload == "optimizer"
+
+    @property
+    def aware(self) -> bool:
+        """Whether Transformer Engine's optimizer does so, and keeps the wider copy of weights itself: of products in
+        fp8 with delayed scaling alone. Of others Megatron-Core keeps it (optimizer_config.py, `__post_init__`)."""
+        if self.stack is None or self.stack.gradient_copy != "beside" or self.precision.master is None:
+            return False
+        return self.reads_as_kept and (self.recipe != "fp8" or self.usual_fp8_recipe == "delayed")
+
+    @property
+    def keeps_remainders(self) -> bool:
+        """Whether of the wider copy only the half is kept that weights in bf16 lack (store_param_remainders)."""
+        return self.aware and not self.fp8_param_gather and self.offload != "optimizer"
 
     @property
     def gradient_copy(self) -> GradientCopy:
@@ -113,7 +126,9 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         how = self.precision
         if self.stack is None or how.master is None:
             return "none"
-        if self.stack.gradient_copy == "beside" and (how.gradients == how.master or self.precision_aware):
+        if self.stack.gradient_copy == "beside" and (
+            how.gradients == how.master or self.aware or self.offload == "optimizer"
+        ):
             return "none"
         return self.stack.gradient_copy
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
-from calc.spec.run.node import MaybeYesNo, Positive, RunNode, Word, Words
+from calc.spec.run.node import MaybeYesNo, Positive, RunNode, Word, Words, YesNo
 
 Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early-stop"]
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
@@ -51,6 +51,7 @@ class Training(RunNode):
 
     recompute: regions, beside what checkpointing says: `attention` (scores, softmax, values), `activation`, `norm`, or
     whole blocks: `mixer`, `cross`, `channel`; and Megatron-Core's modules by their names there.
+    precision_aware: whether Megatron-Core's optimizer reads each format as it is kept, whatever it keeps.
     fused_loss: whether one kernel computes the loss and its gradient in the logits' place; None: where elementwise
     kernels are fused. optimizer: None: `Run.usual_optimizer`.
     offload: `optimizer`, moments and what they update stand in the host's memory, whose processors step through them;
@@ -60,6 +61,10 @@ class Training(RunNode):
 
     optimizer: Annotated[str | None, PlainValidator(Word(optimizer_names, open=True))] = Field(
         default=None, description="Training: what updates the weights."
+    )
+    precision_aware: YesNo = Field(
+        default=False,
+        description="Training: Megatron-Core's precision-aware optimizer, as moments in bf16 ask for by themselves.",
     )
     checkpointing: Annotated[Checkpointing, PlainValidator(Word(lambda: CHECKPOINTING))] = Field(
         default="none", description="Training: which activations are recomputed."

@@ -30,7 +30,7 @@ MOST = 4096
 for most of them again; of one that needs more than are kept, none would be found. 4,000 hold about 100 MB."""
 BETWEEN = (
     *("dp", "pp", "zero", "interleave", "micro_batches", "stages", "optimizer", "shard", "schedule", "stack"),
-    *("offload_fraction", "fp8_recipe"),
+    *("offload_fraction", "fp8_recipe", "precision_aware"),
 )
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)

@@ -1,0 +1,32 @@
+"""What Megatron-Core's precision-aware optimizer asks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.errors import Refused
+from calc.memory.condition import Condition
+from calc.sizes import Size
+from calc.spec.run import Run
+from calc.spec.stack import load_stack, stack_names
+
+WITH = "with --precision-aware"
+
+
+def of_precision_aware(run: Run) -> Iterator[Condition]:
+    """Every condition on it. Errors: Refused for what it does not go with."""
+    if run.stack is None or run.stack.gradient_copy != "beside":
+        known = [name for name in stack_names() if load_stack(name).gradient_copy == "beside"]
+        raise Refused("stack", f"{WITH} one of {', '.join(known)}", run.stack and run.stack.name)
+    if run.usual_optimizer not in ("adamw", "adamw-bf16"):
+        raise Refused("optimizer", f"adamw or adamw-bf16 {WITH}", run.usual_optimizer)
+    if run.precision.master is None:
+        raise Refused("recipe", f"one with a wider copy of the weights {WITH}", run.recipe)
+    expected = f"1 or more {WITH}, which Megatron-Core takes of a distributed optimizer alone"
+    yield Condition("zero", expected, run.zero, distributed, run.zero, run.sharing)
+
+
+def distributed(zero: Size, ranks: Size) -> Any:
+    """Whether ranks divide the optimizer, or there is but one."""
+    return (zero >= 1) | (ranks <= 1)
