@@ -21,6 +21,7 @@ OF_TRAINING = (
     "precision_aware",
     "offload",
     "offload_fraction",
+    "offload_layers",
     "dropout",
     "device",
     "fused_loss",

@@ -27,6 +27,7 @@ WORDED = {
     "dropout": "dropout {}",
     "offload": "{} on the host",
     "offload_fraction": "{} of it",
+    "offload_layers": "of {} layers",
     "source_seq": "source of {:,}",
     "images": "images {}",
     "latent_reading": "latents {}",
@@ -89,6 +90,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
             found["offload"] = run.offload
         if run.offload == "optimizer":
             found["offload_fraction"] = run.offload_fraction
+        if run.offload_layers is not None:
+            found["offload_layers"] = run.offload_layers
     if run.document is not None:
         found["document"] = run.document
     if any(spec.encoder is not None for spec in specs):

@@ -154,6 +154,8 @@ def fixed(said: Sequence[tuple[str, str]]) -> dict[str, Any]:
             found[name] = parse_tokens(word, f"--fix {name}", 0 if name == "zero" else 1)
         elif name == "sequence_parallel":
             found[name] = _truth(word)
+        elif name == "offload_layers":
+            found[name] = parse_tokens(word, f"--fix {name}", 1)
         elif name == "recompute":
             found[name] = _modules(word)
         elif name in CHOICES or name == "recipe":

@@ -50,6 +50,7 @@ FIELDS = (
     "precision_aware",
     "offload",
     "offload_fraction",
+    "offload_layers",
     "checkpointing",
     "recompute",
     "checkpoint_every",
@@ -79,7 +80,7 @@ FIELDS = (
 """What a time depends on."""
 IN_TRAINING = (
     *("recipe", "gradient_dtype", "fp8_recipe", "fp8_param_gather", "optimizer", "precision_aware"),
-    *("offload", "offload_fraction"),
+    *("offload", "offload_fraction", "offload_layers"),
     *("zero", "micro_batches", "interleave"),
     *("schedule", "shard", "stack", "graphs", "mtp"),
 )

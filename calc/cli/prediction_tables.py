@@ -22,7 +22,7 @@ def plan_record(it: Prediction) -> dict[str, Any]:
     """How the run is spread, and what it recomputes."""
     run = it.run
     spread = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "zero", "interleave", "schedule", "shard", "stages")
-    further = ("checkpointing", "checkpoint_every", "recompute", "offload", "offload_fraction")
+    further = ("checkpointing", "checkpoint_every", "recompute", "offload", "offload_fraction", "offload_layers")
     plan = {name: getattr(run, name) for name in (*spread, *further)} | {"micro_batches": run.passes_a_step}
     plan |= {"graphs": graphs_of(run) if run.trains else None}
     return plan | {"cluster": run.cluster.name if run.cluster else None, "stack": run.stack.name if run.stack else None}

@@ -44,6 +44,7 @@ DEFAULTS = {
     "frozen": "the recipe's",
     "recompute": "none",
     "fused_loss": "with --execution compiled",
+    "offload_layers": "all but the last",
     "expert_tp": "those of --tp",
     "sequence_parallel": "with --tp",
     "micro_batches": "as many as fill the pipeline; one without",

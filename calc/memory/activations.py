@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from calc.dtypes import misaligned
@@ -66,7 +67,14 @@ def activations(
     made = _made(spec, load, settings(spec, run, checkpointing))
     padded = run.fuses and run.stack is None and run.device == "cuda" and _pads(spec, made)
     end = spec.schedule[-1] if spec.schedule else spec.layers[-1].name
-    return [_on_stage(made, run, checkpointing, stage, padded, end) for stage in found]
+    first = None if run.offload_layers is None else _first(spec, run.offload_layers)
+    return [_on_stage(made, run, checkpointing, stage, padded, end, first) for stage in found]
+
+
+def _first(spec: ModelSpec, layers: Size) -> dict[str, int]:
+    """How many of each group are among the first so many layers."""
+    order = spec.schedule or [group.name for group in spec.layers for _ in range(group.count)]
+    return dict(Counter(order[: int(layers)]))
 
 
 def _made(spec: ModelSpec, load: Load, how: Settings) -> SavedTensors:
@@ -91,10 +99,16 @@ def _pads(spec: ModelSpec, made: SavedTensors) -> bool:
 
 
 def _on_stage(
-    made: SavedTensors, run: Run, checkpointing: Checkpointing, stage: Stage, padded: bool, end: str
+    made: SavedTensors,
+    run: Run,
+    checkpointing: Checkpointing,
+    stage: Stage,
+    padded: bool,
+    end: str,
+    first: Mapping[str, int] | None,
 ) -> Activations:
     """What one stage keeps of what the whole model does. padded: whether the head's products are. end: the group of
-    the last layer."""
+    the last layer. first: layers of each group that wait on the host, None for all but the last."""
     layers: Size = 0
     here: list[tuple[LayerSaved, Size]] = []
     for each in made.layers.values():
@@ -117,7 +131,7 @@ def _on_stage(
     layers = layers - there
     moved: Size = 0
     if run.offload == "activations":
-        moved, coming = _on_host(here, run, checkpointing, end)
+        moved, coming = _on_host(here, run, checkpointing, end, first)
         layers = layers - moved + coming
     outside = _sum(made.common, run)
     outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
@@ -148,16 +162,26 @@ def _between(
 
 
 def _on_host(
-    here: Sequence[tuple[LayerSaved, Size]], run: Run, checkpointing: Checkpointing, end: str
+    here: Sequence[tuple[LayerSaved, Size]],
+    run: Run,
+    checkpointing: Checkpointing,
+    end: str,
+    first: Mapping[str, int] | None,
 ) -> tuple[Size, Size]:
     """(what waits on the host, and of it the most that is on its way, and on the GPU too, beside the layer at work).
 
-    Every tensor once. Those of the last layer, of the group `end`, stay, since backward begins with them; casts of
-    weights are none of what a layer makes, and stay.
+    Every tensor once. Those of the last layer, of the group `end`, stay, since backward begins with them, or those of
+    all but the `first`; casts of weights are none of what a layer makes, and stay.
     """
     each = [(layer, n, _crosses(layer, run, checkpointing)) for layer, n in here]
     last = [size for layer, _, size in each if layer.name == end][-1]
     moved = sum(n * size for _, n, size in each) - last
+    if first is not None:
+        moved, left = 0, dict(first)
+        for layer, n, size in each:  # of ways through a group's layers, those at its start come first
+            waits = minimum(n, left.get(layer.name, 0))
+            left[layer.name] = left.get(layer.name, 0) - waits
+            moved = moved + waits * size
     return moved, minimum(moved, largest(_if_any(n, size) for _, n, size in each))
 
 

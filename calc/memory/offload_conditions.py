@@ -26,12 +26,17 @@ def of_activations_on_host(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.checkpoint_every, 1):
         raise Refused("checkpoint_every", f"1 {WITH}: the layers are to be alike", run.checkpoint_every)
     if run.offload_fraction != 1:
-        raise Refused("offload_fraction", f"1 {WITH}: those of all layers but the last", run.offload_fraction)
+        raise Refused("offload_fraction", f"1 {WITH}, of which --offload-layers is a part", run.offload_fraction)
+    part = run.offload_layers
+    if part is not None and (not isinstance(part, int) or not 1 <= part < spec.n_layers):
+        raise Refused("offload_layers", f"1 to {spec.n_layers - 1}, all layers but the last", part)
     if run.stack is not None:
         its = run.stack.activations_on_host
         if its is None:
             known = [name for name in stack_names() if load_stack(name).activations_on_host is not None]
             raise Refused("stack", f"{WITH} one of {', '.join(known)}, or none", run.stack.name)
+        if part is not None and not its.part:
+            raise Refused("offload_layers", f"none under {run.stack.name}, which keeps the last layer alone", part)
         if run.checkpointing not in its.checkpointing:
             expected = f"{' or '.join(its.checkpointing)} under {run.stack.name} {WITH}"
             raise Refused("checkpointing", expected, run.checkpointing)

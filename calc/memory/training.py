@@ -99,8 +99,8 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     loss: all activations, and gradients of the loss. The last layer stays gathered for backward, which begins with it.
     last layer: its tensors made anew where checkpointing dropped them, two gradients as large as its largest tensor,
         and under FSDP the next layer's weights on their way. Its gradients before they are divided.
-    second layer: where activations wait on the host, as many of them are on the device as at the last layer, while
-        the gradients of all other layers but the first are there.
+    last one is back: where activations wait on the host, as many of them are on the device as at the last layer, while
+        the gradients of all layers but those that never left it are there.
     first layer: the other layers' activations gone, their gradients there.
     reduction: under ZeRO-2 and 3 the root unit is reduced last; in a pipeline all units are, after the last
         micro-batch.
@@ -123,8 +123,10 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     moment = partial(_moment, own, live)
     second: dict[str, dict[str, Size]] = {}
     if run.offload == "activations":
-        there = own.waiting - own.layer_gradients * first + own.reduced
-        second["backward, second layer"] = moment(both, there, live.in_flight, named, again)
+        layers = sum(stage.layers.values())
+        stayed = 1 if run.offload_layers is None else layers - run.offload_layers
+        there = maximum(own.waiting - stayed * own.layer_gradients * first, before) + own.reduced
+        second["backward, the last one is back"] = moment(both, there, live.in_flight, named, again)
     later: dict[str, dict[str, Size]] = {}
     if back is not None and not is_exactly(back.touched, stage.chunks):
         for name, piece in (("backward, next piece", back.touched + 1), ("backward, last piece", stage.chunks)):

@@ -53,11 +53,10 @@ def _of_all(read: Read) -> dict[str, Any]:
 
 def words_of(question: Question, read: Read) -> dict[str, Any]:
     """The words of a launch file's plan, for `plan_of`. Errors: Refused for pieces that do not make stages, and for a
-    number of checkpointed layers that is no part of a piece's, or of layers on the host that are not all but one."""
+    number of checkpointed layers that is no part of a piece's."""
     words = dict(read.words)
     if read.waiting not in (None, question.spec.n_layers - 1):
-        expected = f"all but the last, {question.spec.n_layers - 1}: what fewer keep is not described"
-        raise Refused("layers whose activations are on the host", expected, read.waiting)
+        words["offload_layers"] = read.waiting
     if words.get("pp", 1) > 1:
         words |= _divided(question.spec, words, read.division)
     if read.checkpointed:

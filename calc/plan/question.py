@@ -27,11 +27,13 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "expert_tp": (None, 1),
     "offload": OFFLOADS,
     "offload_fraction": (1, 0.75, 0.5, 0.25),
+    "offload_layers": (None,),
 }
 """Words of a plan that are searched for; of recipes those that the question names. GPipe is not among them, which
 holds every micro-batch. Modules that are computed again are those that are fixed, or sets of the stack's.
-Parts of the optimizer are of plans that have it on the host. Experts are in as many pieces as there are
-tensor-parallel ranks where nothing is said of them."""
+Parts of the optimizer are of plans that have it on the host, and numbers of layers of those that have activations
+there: all but the last, those that are fixed, or quarters of all (`calc.plan.space`). Experts are in as many pieces as
+there are tensor-parallel ranks where nothing is said of them."""
 BOUNDED = (*SIZES, "expert_tp")
 """What a question may bound. Pieces of experts follow from a word and tp, and are fixed and bounded as a size."""
 IF_ASKED = {"offload": "none"}
@@ -98,6 +100,8 @@ class Question:
             )
         if "offload_fraction" in self.fixed and self.fixed.get("offload") != "optimizer":
             raise Refused("--fix offload_fraction", "--fix offload=optimizer beside it", self.fixed["offload_fraction"])
+        if "offload_layers" in self.fixed and self.fixed.get("offload") != "activations":
+            raise Refused("--fix offload_layers", "--fix offload=activations beside it", self.fixed["offload_layers"])
         if self.fixed.get("recompute") and self.fixed.get("checkpointing", "none") not in BESIDE_MODULES:
             raise Refused("--fix recompute", "checkpointing none or selective beside it", self.fixed["checkpointing"])
         if not 0 <= self.headroom < 1:
@@ -153,6 +157,8 @@ class Question:
         if stack is not None:
             its = stack.activations_on_host
             if its is None or words["checkpointing"] not in its.checkpointing or words["recompute"]:
+                return False
+            if words["offload_layers"] is not None and not its.part:
                 return False
         return words["checkpoint_every"] == 1
 
@@ -220,6 +226,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "sequence_parallel": bool(run.divides_sequence),
         "offload": run.offload,
         "offload_fraction": run.offload_fraction if run.offload == "optimizer" else None,
+        "offload_layers": run.offload_layers,
         "recipe": run.recipe,
     }
 
@@ -237,6 +244,7 @@ def short(run: Run) -> str:
     parts += [f"{words['checkpointing']}{every}"] * (words["checkpointing"] != "none")
     parts += ["+".join(run.recompute)] * bool(run.recompute)
     part = f"/{words['offload_fraction']:g}" if words["offload_fraction"] not in (None, 1) else ""
+    part += f"/{words['offload_layers']}" if words["offload_layers"] is not None else ""
     parts += [f"offload:{words['offload']}{part}"] * (words["offload"] != "none")
     parts += [words["schedule"]] * (words["schedule"] != "1f1b")
     parts += ["no-sp"] * (words["tp"] > 1 and not words["sequence_parallel"])

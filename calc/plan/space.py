@@ -47,6 +47,7 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
     (`calc.memory.expert_conditions`); in how many pieces they may be is asked of each row.
     """
     choices = {"recipe": question.recipes, **CHOICES, "recompute": _modules(question)}
+    choices["offload_layers"] = _layers_on_host(question)
     beside = BESIDE_MODULES if "recompute" in question.fixed else ("none",)
     asked = {**IF_ASKED, **{name: word for name, word in question.fixed.items() if name != "expert_tp"}}
     whole = _whole(question)
@@ -63,6 +64,8 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
             continue
         if words["offload_fraction"] != 1 and words["offload"] != "optimizer":
             continue
+        if words["offload_layers"] is not None and words["offload"] != "activations":
+            continue
         if words["expert_tp"] and not (whole and words["sequence_parallel"] and words["checkpointing"] != ON_ONE_RANK):
             continue
         taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
@@ -74,6 +77,18 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
             words["tp"] = 1
         (found if taken else unsupported).append(words)
     return found, unsupported
+
+
+def _layers_on_host(question: Question) -> tuple[int | None, ...]:
+    """Of how many layers activations may wait on the host where they do: what is fixed, or all but the last, or of four
+    parts of the layers three, two or one."""
+    if "offload_layers" in question.fixed:
+        return (question.fixed["offload_layers"],)
+    if question.fixed.get("offload") != "activations":
+        return (None,)
+    layers = question.spec.n_layers
+    parts = {layers * quarters // 4 for quarters in (3, 2, 1)}
+    return None, *sorted((n for n in parts if 1 <= n < layers - 1), reverse=True)
 
 
 def _modules(question: Question) -> tuple[tuple[str, ...], ...]:

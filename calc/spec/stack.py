@@ -65,10 +65,11 @@ class DeepEP(Node):
 
 class ActivationsOnHost(Node):
     """How a stack keeps on the host what layers keep for backward. source: where it was read. checkpointing: what it
-    recomputes beside."""
+    recomputes beside. part: whether it can do so of a part of the layers."""
 
     source: str
     checkpointing: tuple[str, ...]
+    part: bool = False
 
 
 class Fitted(Node):

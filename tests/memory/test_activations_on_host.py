@@ -70,6 +70,33 @@ def test_what_layers_keep_in_pytorch_is_what_waits_on_the_host(name: str, mode: 
     assert without.host == 0
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_of_fewer_layers_the_first_wait(name: str) -> None:
+    """The GPU keeps the others', and of one layer more what is on its way."""
+    each = kept(name, "sdpa bf16")
+    without = ours(name, "sdpa bf16")
+    for layers in range(1, len(each)):
+        found = ours(name, "sdpa bf16", offload="activations", offload_layers=layers)
+        assert found.activations.moved == found.host == sum(each[:layers])
+        assert found.activations.layers == without.activations.layers - found.host + min(found.host, max(each))
+
+
+def test_the_first_layers_of_several_kinds_are_those_of_the_schedule() -> None:
+    """DeepSeek-V3's first three have no experts, and keep less than those behind them."""
+    words: dict[str, Any] = {"recipe": "bf16-master", "seq": 256, "offload": "activations", "checkpointing": "none"}
+    spec = calc.load_model("deepseek-v3")
+
+    def host(layers: int | None) -> Any:
+        (rank,) = memory_ranks(spec, Run(**words, offload_layers=layers))
+        assert isinstance(rank, TrainingRank)
+        return rank.host
+
+    dense, expert = host(1), host(4) - host(3)
+    assert 0 < dense < expert
+    assert (host(3), host(6)) == (3 * dense, 3 * dense + 3 * expert)
+    assert host(spec.n_layers - 1) == host(None)
+
+
 def test_casts_of_weights_stay() -> None:
     """Under autocast layers keep each matrix in bf16 too, which is no activation."""
     spec = from_config({"model_type": "llama", **FAMILIES["llama"]})
@@ -115,13 +142,30 @@ def test_columns_are_the_plans_one_by_one() -> None:
     ("gpt2", {"execution": "megatron"}, "execution: expected eager, sdpa or compiled"),
     ("gpt2", {"checkpointing": "full", "checkpoint_every": 2}, "checkpoint_every: expected 1"),
     ("gpt2", {"offload_fraction": 0.5}, "offload_fraction: expected 1"),
+    ("gpt2", {"offload_layers": 12}, "offload_layers: expected 1 to 11, all layers but the last, found 12"),
+    ("gpt2", {"offload_layers": 3, "offload": "none"}, "offload_layers: expected none without --offload activations"),
+    ("gpt2", {"offload_layers": 3, "stack": "deepspeed", "recipe": "bf16-zero", "checkpointing": "full"},
+     "offload_layers: expected none under deepspeed"),
     ("gpt2", {"stack": "torchtitan"}, "stack: expected with --offload activations one of deepspeed, megatron-core"),
     ("gpt2", {"stack": "megatron-core", "checkpointing": "full"}, "checkpointing: expected none under megatron-core"),
     ("t5-xxl", {}, "model: expected one stack of layers"),
 ])  # fmt: skip
 def test_what_is_not_described_is_refused(model: str, words: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
-        memory_ranks(calc.load_model(model), Run(offload="activations", recipe="bf16-master", **words))
+        memory_ranks(calc.load_model(model), Run(**{"offload": "activations", "recipe": "bf16-master"} | words))
+
+
+@pytest.mark.parametrize("layers", [8, 16, 24])
+def test_on_the_way_back_the_last_one_is_there_when_the_others_are_gone(layers: int) -> None:
+    """As much waits on the device until those that never left it have gone back, whose gradients are there."""
+    run = Run(mode="training", recipe="bf16", execution="compiled", seq=8192, batch=4, offload="activations")
+    (rank,) = memory_ranks(calc.load_model("llama-3-8b"), run.changed(offload_layers=layers))
+    assert isinstance(rank, TrainingRank)
+    own, live = rank.states, rank.activations
+    of_layer, of_end = 2 * 218_112_000, 2 * (128_256 * 4096 + 4096)
+    there = own.weights + own.optimizer + of_end + layers * of_layer + live.total
+    assert rank.timeline["backward, the last one is back"] >= there
+    assert rank.peak >= there
 
 
 @pytest.mark.parametrize("batch", [1, 4, 8])

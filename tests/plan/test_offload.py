@@ -177,7 +177,7 @@ def test_activations_wait_on_the_host_where_asked() -> None:
 
 
 def test_layers_of_megatron_core_whose_activations_wait() -> None:
-    """All but one, as its configuration asks for; without recomputation."""
+    """All but one at most, as its configuration asks for, or fewer, which a plan may need; without recomputation."""
     spec, cluster = calc.load_model("llama-3-8b"), load_cluster("dgx-h100")
     words = {"cluster": cluster, "at_most": {"batch": 1}, "fixed": {"offload": "activations"}, "words": MEGATRON}
     asked = Question(spec, gpus=(8,), seq=4096, sequences=64, recipes=("bf16-master",), **words)
@@ -185,14 +185,22 @@ def test_layers_of_megatron_core_whose_activations_wait() -> None:
     assert {(plan.run.offload, plan.run.checkpointing, plan.run.pp) for plan in found.plans} == {
         ("activations", "none", 1)
     }
-    assert "--offload activations" in str(predict_command(replace(asked, place="dgx-h100"), found.plans[0].run))
-    text = tool("megatron-core").write(Launch(asked, found.plans[0].run))
-    assert "--cpu-offloading-num-layers 31" in text
-    again = plan_of(asked, words_of(asked, tool("megatron-core").read(text, "plan")))
-    assert (again.run.offload, again.seconds) == ("activations", pytest.approx(found.plans[0].seconds, rel=1e-12))
-    fewer = tool("megatron-core").read(text.replace("layers 31", "layers 16"), "plan")
-    with pytest.raises(Refused, match="all but the last, 31"):
-        words_of(asked, fewer)
+    assert all(plan.run.offload_layers in (None, 24, 16, 8) for plan in found.plans)
+    for layers in (None, 16):
+        one = replace(asked, fixed={**asked.fixed, "offload_layers": layers}, place="dgx-h100")
+        (best, *_) = answer([one], top=1).plans
+        assert best.value >= found.plans[0].value
+        line = str(predict_command(one, best.run))
+        assert ("--offload activations" in line, "--offload-layers 16" in line) == (True, layers == 16)
+        assert ("offload:activations/16" in short(best.run)) == (layers == 16)
+        text = tool("megatron-core").write(Launch(one, best.run))
+        assert f"--cpu-offloading-num-layers {layers or 31}" in text
+        again = plan_of(one, words_of(one, tool("megatron-core").read(text, "plan")))
+        assert (again.run.offload_layers, again.seconds) == (layers, pytest.approx(best.seconds, rel=1e-12))
+        assert again.host == best.host > 0
+    most = tool("megatron-core").read(text.replace("layers 16", "layers 32"), "plan")
+    with pytest.raises(Refused, match="offload_layers: expected 1 to 31"):
+        plan_of(asked, words_of(asked, most))
     with pytest.raises(Refused, match="none beside --optimizer-cpu-offload"):
         tool("megatron-core").read(f"{text.strip()} --optimizer-cpu-offload", "plan")
 

@@ -24,7 +24,7 @@ take longer. No best plan was found beyond them."""
 SIZES = ("tp", "pp", "cp", "ep", "batch", "zero", "interleave")
 OF_ALL = ("stack", "execution", "optimizer", "mtp", "gradient_dtype", "fp8_recipe", "fp8_param_gather")
 """Words of a row that hold of every plan it is compared with."""
-STATED = ("checkpointing", "recompute", "expert_tp")
+STATED = ("checkpointing", "recompute", "expert_tp", "offload", "offload_layers")
 """Words of a plan that some rows say."""
 
 

@@ -26,11 +26,12 @@ GRAPHS: dict[str, Graphs] = {
 
 class Recipe(NamedTuple):
     """recompute: modules that are computed again. sets: what else it sets, as the file says. gradients: the format in
-    which they are summed."""
+    which they are summed. waiting: layers whose activations wait on the host."""
 
     recompute: tuple[str, ...]
     sets: tuple[str, ...]
     gradients: str
+    waiting: int | None
 
 
 @cache
@@ -53,7 +54,8 @@ def _recipes() -> dict[tuple[str, str, str, str], Recipe]:
     for model, systems in read["recipes"].items():
         for system, recipes in systems.items():
             for each in recipes:
-                recipe = Recipe(tuple(each.get("recompute", ())), tuple(each.get("sets", ())), read["gradients"])
+                again, sets = (tuple(each.get(name, ())) for name in ("recompute", "sets"))
+                recipe = Recipe(again, sets, read["gradients"], each.get("waiting"))
                 found |= {(model, system, each["precision"], release): recipe for release in each["releases"]}
     return found
 

@@ -2,7 +2,7 @@
 
 Constants of a stack are those with the least absolute errors of log(measured / predicted) over the rows that
 training_split.toml gives to the fit: robust, so that a row whose plan is told wrongly moves little. Left out are rows
-whose recipe has activations of a part of the layers on the host, for whose copies there are no words. Dense models tell
+whose recipe has activations of some layers on the host, of whose copies no constant was fitted. Dense models tell
 how long computing takes and what passes between kernels; with these, models of experts tell what passes between theirs.
 """
 
@@ -35,7 +35,9 @@ SOFT = 0.05
 
 def fit(name: str) -> Fitted:
     """The constants of the stack called `name`; what its rows do not tell is as its file has it."""
-    rows = [row for row in training_rows() if row.fitted and row.words["stack"].name == name and "host" not in row.sets]
+    rows = [
+        row for row in training_rows() if row.fitted and row.words["stack"].name == name and "offload" not in row.words
+    ]
     dense = [row for row in rows if row.kind != "experts"]
     found = fit_dense(name, dense) if dense else load_stack(name).fitted
     of_experts = [row for row in rows if row.kind == "experts" and row.spec.name not in UNLIKE]

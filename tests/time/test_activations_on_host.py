@@ -33,12 +33,14 @@ def test_modules_that_predict_further_tokens_keep_theirs_on_the_device() -> None
     assert more.seconds > plain.seconds
 
 
-@pytest.mark.parametrize("micro_batches", [1, 3])
-def test_a_step_is_longer_by_what_nothing_hides(micro_batches: int) -> None:
+@pytest.mark.parametrize(("micro_batches", "layers"), [(1, None), (3, None), (1, 28)])
+def test_a_step_is_longer_by_what_nothing_hides(micro_batches: int, layers: int | None) -> None:
     """Each way as long as the bytes at the link's rate, but for what passes beside all layers but one."""
     spec = calc.load_model("llama-3-8b")
     words: dict[str, Any] = ON | {"dp": 8, "zero": 3, "micro_batches": micro_batches}
-    plain, host = (predict(spec, "h100-sxm", offload=name, **words) for name in ("none", "activations"))
+    plain, host = (
+        predict(spec, "h100-sxm", **words, **own) for own in ({}, {"offload": "activations", "offload_layers": layers})
+    )
     (rank,) = memory_ranks(spec, host.run)
     assert isinstance(rank, TrainingRank)
     each = rank.host / LINK

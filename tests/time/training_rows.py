@@ -242,6 +242,8 @@ def _bridge() -> Iterator[TrainingRow]:
             mtp=True if spec.mtp is not None and "w/o MTP" not in row["model"] else None,
             checkpointing=None if said is None else "none",
             recompute=said.recompute if said is not None and said.recompute else None,
+            offload="activations" if said is not None and said.waiting else None,
+            offload_layers=None if said is None else said.waiting,
         )
 
 

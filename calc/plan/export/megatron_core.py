@@ -99,7 +99,7 @@ def _options(launch: Launch) -> Iterator[tuple[str, Any]]:
     yield "--optimizer-cpu-offload", on_host
     yield "--optimizer-offload-fraction", run.offload_fraction if on_host else None
     yield "--overlap-cpu-optimizer-d2h-h2d", on_host
-    yield WAITING, spec.n_layers - 1 if run.offload == "activations" else None
+    yield WAITING, (run.offload_layers or spec.n_layers - 1) if run.offload == "activations" else None
     yield "--use-megatron-fsdp", run.zero == 3
     yield "--data-parallel-sharding-strategy", "optim_grads_params" if run.zero == 3 else None
     yield "--overlap-grad-reduce", run.zero > 0

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
-from calc.spec.run.node import MaybeYesNo, Positive, RunNode, Word, Words, YesNo
+from calc.spec.run.node import MaybePositive, MaybeYesNo, Positive, RunNode, Word, Words, YesNo
 
 Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early-stop"]
 CHECKPOINTING: tuple[Checkpointing, ...] = get_args(Checkpointing)
@@ -55,8 +55,8 @@ class Training(RunNode):
     fused_loss: whether one kernel computes the loss and its gradient in the logits' place; None: where elementwise
     kernels are fused. optimizer: None: `Run.usual_optimizer`.
     offload: `optimizer`, moments and what they update stand in the host's memory, whose processors step through them;
-    offload_fraction: for which part of the parameters that a rank updates. `activations`, what all layers but the last
-    keep waits there for its backward.
+    offload_fraction: for which part of the parameters that a rank updates. `activations`, what layers keep waits there
+    for its backward: offload_layers, of so many from the first on; None: of all but the last.
     """
 
     optimizer: Annotated[str | None, PlainValidator(Word(optimizer_names, open=True))] = Field(
@@ -84,6 +84,10 @@ class Training(RunNode):
     )
     offload_fraction: Annotated[float, PlainValidator(_part)] = Field(
         default=1.0, description="Training: the part of a rank's parameters that --offload optimizer is of."
+    )
+
+    offload_layers: MaybePositive = Field(
+        default=None, description="Training: of how many layers, from the first on, --offload activations is."
     )
 
     @property

@@ -35,7 +35,9 @@ BETWEEN = (
 """Words of a run that no pass depends on."""
 WORDS = tuple(name for name in Run.model_fields if name not in BETWEEN)
 ALIKE = tuple(
-    name for name in WORDS if name not in (*OF_RANKS, "checkpointing", "checkpoint_every", "recompute", "offload")
+    name
+    for name in WORDS
+    if name not in (*OF_RANKS, "checkpointing", "checkpoint_every", "recompute", "offload", "offload_layers")
 )
 """Of these, what chains of kernels depend on that have their ranks' shares in common."""
 OF_STACK = (
