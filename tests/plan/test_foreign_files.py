@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -139,6 +140,22 @@ def test_what_is_read_and_not_described_is_refused() -> None:
         read(f"{start} --fine-grained-activation-offloading --offload-modules moe_act", "plan")
     with pytest.raises(Refused, match="cpu_offloading: expected False"):
         tool("nemo").read("trainer.strategy.tensor_model_parallel_size=1 model.config.cpu_offloading=True", "plan")
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("megatron-core", "--external-cuda-graph --cuda-graph-scope attn"),
+    ("megatron-core", "--enable-cuda-graph"),
+    ("megatron-core", "--cuda-graph-impl transformer_engine --cuda-graph-modules attn moe_router"),
+    ("nemo", "model.config.external_cuda_graph=True"),
+])  # fmt: skip
+def test_graphs_of_layers_are_refused_by_name(name: str, text: str) -> None:
+    """What they hold beside depends on the graphs' pools, of which nothing is written down."""
+    start = {"megatron-core": "torchrun pretrain_gpt.py --micro-batch-size 1 --bf16", "nemo": NEMO}[name]
+    said = text.split("=")[0].split(" ")[0]
+    with pytest.raises(Refused, match=f"{re.escape(said)}: expected .*the memory of CUDA graphs of layers is not"):
+        tool(name).read(f"{start} {text}", "plan")
+    off = {"megatron-core": "--cuda-graph-impl none", "nemo": "model.config.external_cuda_graph=False"}[name]
+    assert tool(name).read(f"{start} {off}", "plan").unread == ()
 
 
 def test_formats_and_optimizers_that_a_file_says() -> None:

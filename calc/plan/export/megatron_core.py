@@ -11,7 +11,7 @@ from calc.plan.export.commands import command, options_of, torchrun, values_of
 from calc.plan.export.launch import Launch, Read, Tool
 from calc.plan.export.megatron_experts import dispatcher
 from calc.plan.export.megatron_formats import OPTIMIZERS, FormatWords, Fp8Words, fp8_settings, read_formats, read_fp8
-from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
+from calc.plan.export.megatron_plan import GRAPHS, PlanWords, granularity_read, read_plan
 from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
 from calc.plan.export.megatron_stages import StageWords, read_stages, stage_settings
 from calc.plan.export.settings import one_of, whole
@@ -55,6 +55,7 @@ WORDS = PlanWords(
     not_described={
         "--fine-grained-activation-offloading": "what it keeps on the host",
         "--cpu-offloading-weights": "what it keeps on the host",
+        **dict.fromkeys(("--enable-cuda-graph", "--external-cuda-graph", "--cuda-graph-impl"), GRAPHS),
     },
 )
 FORMATS = FormatWords(
@@ -137,7 +138,10 @@ def _write(launch: Launch) -> str:
 
 def _read(text: str, where: str) -> Read:
     found = options_of(text, where, SIZES)
-    on = found.__contains__
+
+    def on(name: str) -> bool:
+        return found.get(name, WORDS.off) != WORDS.off
+
     own = {"zero": _zero(found, where), "checkpointing": granularity_read(found, WORDS.granularity, where)}
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
         own["checkpointing"] = "selective"
@@ -220,7 +224,7 @@ def _offload(found: dict[str, str], where: str) -> dict[str, Any]:
         raise Refused(f"{where}: --optimizer-offload-fraction", "a part above 0, up to 1", text) from None
 
 
-NAMES = (*SIZES, *RELATED)
+NAMES = (*SIZES, *RELATED, *WORDS.not_described)
 MEGATRON_CORE = Tool(
     "megatron-core",
     "core_r0.13.0",

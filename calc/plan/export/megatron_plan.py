@@ -12,6 +12,7 @@ from calc.plan.export.megatron_formats import check_scaling
 from calc.plan.export.megatron_recompute import checkpointed, modules_read
 from calc.plan.export.settings import gpus_of, one_of, whole
 
+GRAPHS = "the memory of CUDA graphs of layers"
 GRANULARITIES = {"selective": "selective", "full": "full"}
 
 

@@ -12,7 +12,7 @@ from calc.memory.stage_lengths import further_modules
 from calc.plan.export.launch import Launch, Read, Tool
 from calc.plan.export.megatron_experts import dispatcher
 from calc.plan.export.megatron_formats import FormatWords, Fp8Words, fp8_settings, read_formats, read_fp8
-from calc.plan.export.megatron_plan import PlanWords, granularity_read, read_plan
+from calc.plan.export.megatron_plan import GRAPHS, PlanWords, granularity_read, read_plan
 from calc.plan.export.megatron_recompute import granularity, modules_written, recomputed
 from calc.plan.export.megatron_stages import StageWords, read_stages, stage_settings
 from calc.plan.export.settings import one_of
@@ -58,6 +58,7 @@ WORDS = PlanWords(
     not_described={
         "model.config.cpu_offloading": "what it keeps on the host",
         "model.config.fine_grained_activation_offloading": "what it keeps on the host",
+        **dict.fromkeys(("model.config.enable_cuda_graph", "model.config.external_cuda_graph"), GRAPHS),
     },
 )
 FORMATS = FormatWords(
