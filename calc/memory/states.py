@@ -8,12 +8,13 @@ from fractions import Fraction
 
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
+from calc.memory.narrow_copies import gathered_bytes, part_of, with_copies
 from calc.memory.sharding import Stage, held_elements
 from calc.memory.stepping import NOTHING, Stepped, stepping
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import narrow as is_narrow
 from calc.quantities.weights import quantizes
-from calc.sizes import Size, at_least, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
+from calc.sizes import Size, ceil_div, either, exact_div, is_array, is_exactly, largest, maximum
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.spec.run.optimizers import Optimizer, optimizer
@@ -151,15 +152,15 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         if is_exactly(held.elements, 0):
             continue
         ranks = run.sharers(expert)
-        weights = weights + _part(held.trained - held.narrow, run.zero, 3, ranks) * dtype(how.weights).width
-        weights = weights + _with_copies(held.narrow, run, ranks)
-        weights = weights + _part(held.frozen, run.zero, 3, ranks)
-        gradients = gradients + _part(held.trained, run.zero, 2, ranks) * width
-        own = _part(held.trained, run.zero, 1, ranks)
+        weights = weights + part_of(held.trained - held.narrow, run.zero, 3, ranks) * dtype(how.weights).width
+        weights = weights + with_copies(held.narrow, run, ranks)
+        weights = weights + part_of(held.frozen, run.zero, 3, ranks)
+        gradients = gradients + part_of(held.trained, run.zero, 2, ranks) * width
+        own = part_of(held.trained, run.zero, 1, ranks)
         wide = dtype(how.updated).width
         master: Size = 0 if how.master is None else wide
         if run.keeps_remainders:  # but under Megatron-FSDP, which keeps the copy itself
-            master = master - dtype(how.weights).width * (1 - at_least(run.zero, 3))
+            master = master - dtype(how.weights).width * (1 - run.divides(3))
         here = _here(own, run.offloaded)
         state = state + here * master + steps.state_bytes(here, 8 * wide)
         stepped[expert] = Stepped(here, held.trained, tuple(held.tensors))
@@ -171,13 +172,15 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     gathers, divides = run.divides(3), run.divides(2)
     pipeline = run.pp > 1 if is_array(run.pp) else not is_exactly(run.pp, 1)
     gathered = dtype(how.gathered or how.weights).width
-    layer = largest(_gathered(units.layers[name], units.layers_narrow[name], run, gathered) for name in units.layers)
+    layer = largest(
+        gathered_bytes(units.layers[name], units.layers_narrow[name], run, gathered) for name in units.layers
+    )
     layer_trained = largest(units.layers_trained.values())
     summed = dtype(how.summed).width
     reduced = gathered + summed
     following = 0 if units.single else layer
     root = gathered * units.root
-    whole = _gathered(elements, dense.narrow + experts.narrow, run, gathered)
+    whole = gathered_bytes(elements, dense.narrow + experts.narrow, run, gathered)
     return States(
         weights=weights,
         gradients=gradients,
@@ -202,26 +205,6 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         host=host,
         pinned=pinned,
     )
-
-
-def _with_copies(elements: Size, run: Run, ranks: Size) -> Size:
-    """Bytes that a rank keeps of matrices that have narrow copies."""
-    its = run.narrow_weights
-    if its is None:
-        return 0
-    divides = at_least(run.zero, 3)
-    parts = _bytes(_part(elements, run.zero, 3, ranks), its.part) + _bytes(elements, its.beside)
-    return (1 - divides) * _bytes(elements, its.kept) + divides * parts
-
-
-def _gathered(elements: Size, narrow: Size, run: Run, width: int) -> Size:
-    """Bytes of gathered weights, of which so many stand in matrices that have narrow copies."""
-    its = run.narrow_weights
-    return width * elements if its is None else width * (elements - narrow) + _bytes(narrow, its.gathered)
-
-
-def _bytes(elements: Size, each: Fraction) -> Size:
-    return ceil_div(elements * each.numerator, each.denominator)
 
 
 def on_stage(
@@ -265,11 +248,3 @@ def _here(own: Size, offloaded: Fraction) -> Size:
     """Of the parameters that a rank updates, those whose states stay on its GPU, rounded up."""
     stays = 1 - offloaded
     return ceil_div(own * stays.numerator, stays.denominator)
-
-
-def _part(whole: Size, zero: Size, stage: int, ranks: Size) -> Size:
-    """What one of `ranks` keeps of `whole` where ZeRO divides it, rounded up."""
-    divides = at_least(zero, stage)
-    if is_exactly(divides, 0):
-        return whole
-    return ceil_div(whole, 1 + (ranks - 1) * divides)

@@ -16,7 +16,9 @@ from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
 from calc.memory.totals import memory_ranks  # noqa: E402
 from calc.memory.training import TrainingRank  # noqa: E402
+from calc.plan.question import Question  # noqa: E402
 from calc.spec import Lora  # noqa: E402
+from calc.spec.clusters import load_cluster  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.spec.run.narrow_weights import FP8_RECIPES  # noqa: E402
 
@@ -110,6 +112,8 @@ def test_zero_3_keeps_parts_and_gathers_layers_in_fp8() -> None:
         own = held(spec, zero=3, dp=dp, fp8_recipe=recipe, fp8_param_gather=True).states
         assert own.weights == narrow // dp * part + scales + 2 * rest // dp
         assert own.unit == own.following == layer * narrow // 2 + 2 * norms
+    alone = held(spec, zero=3, dp=1, fp8_param_gather=True).states
+    assert (alone.weights, alone.unit) == (2 * narrow + 2 * rest, 0)
     plain = held(spec, zero=3, dp=dp).states
     assert plain.unit == 2 * (narrow // 2 + norms)
 
@@ -151,6 +155,20 @@ def test_what_does_not_go_with_it_is_refused(words: dict[str, Any], expected: st
     _, spec = model("qwen3_moe")
     with pytest.raises(Refused, match=expected):
         held(spec, **{"fp8_param_gather": True} | words)
+
+
+@pytest.mark.parametrize(
+    ("recipes", "words", "expected"),
+    [
+        (("bf16-master",), {"fp8_param_gather": True}, "fp8_param_gather: expected the recipe fp8"),
+        (("fp8",), {"fp8_param_gather": True, "stack": "hai-llm"}, "stack: expected with --fp8-param-gather"),
+        (("bf16-fsdp",), {"precision_aware": True, "stack": "torchtitan"}, "stack: expected with --precision-aware"),
+    ],
+)
+def test_no_plan_is_searched_that_none_can_have(recipes: Any, words: dict[str, Any], expected: str) -> None:
+    _, spec = model("llama")
+    with pytest.raises(Refused, match=expected):
+        Question(spec, load_cluster("dgx-h100"), (8,), 64, 8, recipes, words=words)
 
 
 def test_adapters_are_refused() -> None:

@@ -163,7 +163,7 @@ def update(spec: ModelSpec, run: Run, stage: Stage, held: Held) -> Iterator[Kern
     moved = moved + 2 * optimizer(run.usual_optimizer).state_bytes(rounded(stepped), int(8 * width_of(updated)))
     if how.master is not None:
         # The wider copy's other half is read and written with the weights themselves, where that is all that is kept.
-        alone = (1 - at_least(run.zero, 3)) * run.keeps_remainders
+        alone = (1 - run.divides(3)) * run.keeps_remainders
         moved = moved + stepped * width_of(how.weights) * (1 - alone)
         if (its := run.narrow_weights) is not None:  # of which it writes what ranks then gather
             narrow = _shard(run, held.narrow, held.expert_narrow, at_least(run.zero, 1)) * (1 - float(run.offloaded))
