@@ -111,7 +111,8 @@ class Stack(Node):
         format.
     fp8_recipe: what shares a scale in fp8 where a run does not say; None: Megatron-Core's usual. untransposed_fp8: GPUs
         whose products in fp8 need no transposed copy of a matrix, by their names in the catalogue. fp8_param_gather:
-        whether it can have matrices gathered in fp8.
+        whether it can have matrices gathered in fp8. keeps_copies: whether it keeps copies of weights in few bits as
+        Transformer Engine does.
     offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
     """
 
@@ -134,6 +135,7 @@ class Stack(Node):
     fp8_recipe: str | None = None
     untransposed_fp8: tuple[str, ...] = ()
     fp8_param_gather: bool = False
+    keeps_copies: bool = True
     overlap: Overlap = Overlap()
     offload: Offload | None = None
     activations_on_host: ActivationsOnHost | None = None

@@ -158,6 +158,17 @@ def test_graphs_of_layers_are_refused_by_name(name: str, text: str) -> None:
     assert tool(name).read(f"{start} {off}", "plan").unread == ()
 
 
+def test_plans_whose_graphs_launch_kernels_have_no_file() -> None:
+    own = tool("megatron-core")
+    words = {**own.words, "graphs": "attention"}
+    asked = Question(calc.load_model("gpt2"), load_cluster("dgx-h100"), (8,), 1024, 16, ("bf16-master",), words=words)
+    run = plan_of(asked, {"recipe": "bf16-master", "zero": 1, "dp": 8}).run
+    assert run.graphs == "attention"
+    for refused in (lambda: own.check(asked), lambda: own.write(Launch(asked, run))):
+        with pytest.raises(Refused, match="graphs: expected one of none in files of megatron-core, found attention"):
+            refused()
+
+
 def test_formats_and_optimizers_that_a_file_says() -> None:
     """What a file says of moments and gradients is read or refused, whichever tool it is of."""
     nemo = tool("nemo").read

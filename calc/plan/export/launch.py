@@ -13,6 +13,8 @@ from calc.spec.cluster import Cluster
 from calc.spec.run import Run
 from calc.spec.run.precision import summed_in
 
+NO_GRAPHS = "none"
+"""What CUDA graphs launch of a plan that a file can say: others take memory that is not known."""
 LONGEST = 2**20
 """Characters of a launch file that are read."""
 
@@ -126,6 +128,7 @@ class Tool(NamedTuple):
         if (optimizer := question.words.get("optimizer")) is not None:
             self._has_words("optimizer", optimizer, self.optimizers)
         self._has_modules(bool(question.words.get("mtp")))
+        self._has_words("graphs", question.words.get("graphs") or NO_GRAPHS, (NO_GRAPHS,))
 
     def write(self, launch: Launch) -> str:
         """A plan's file. Errors: Refused for number formats and other settings that it has no words for."""
@@ -134,6 +137,7 @@ class Tool(NamedTuple):
         self._has_words("gradient_dtype", run.precision.summed, self.gradients)
         self._has_words("optimizer", run.usual_optimizer, self.optimizers)
         self._has_modules(bool(run.mtp) and launch.question.spec.mtp is not None)
+        self._has_words("graphs", run.graphs or NO_GRAPHS, (NO_GRAPHS,))
         return self.text_of(launch)
 
     def _has_words(self, field: str, value: str, known: Collection[str] | None) -> None:

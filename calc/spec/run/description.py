@@ -138,6 +138,8 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         transposed too, but on GPUs of a cluster of which the stack says otherwise."""
         from calc.spec.run.narrow_weights import narrow_weights  # most runs train nothing
 
+        if self.stack is not None and not self.stack.keeps_copies:
+            return None
         turned = self.stack is None or self.cluster is None or self.cluster.gpu not in self.stack.untransposed_fp8
         scaling = self.usual_fp8_recipe
         return narrow_weights(self.precision, scaling, self.fp8_recipe is not None, self.fp8_param_gather, turned)
