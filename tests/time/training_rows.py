@@ -144,20 +144,16 @@ def _mlperf() -> Iterator[TrainingRow]:
             micro_batches=int(row["grad_accum"]),
             seq=seq,
             recipe="int8" if tpu else row["precision"],
-            **({} if lora or row["precision"] != "fp8" else _mlperf_fp8(row["round"])),
+            fp8_param_gather=(row["precision"] == "fp8" and not lora and row["round"] >= GATHERED) or None,
             zero=3 if tpu else 1,
             frozen="fp8" if lora else None,
             checkpointing="selective" if row["recompute"] else None,
         )
 
 
-def _mlperf_fp8(round: str) -> dict[str, Any]:
-    """Of pre-training in fp8: config_common.sh of every submission from v4.0 on sets FP8_PARAMS or FP8_PARAM_GATHER
-    (AMD's files of v5.1 too), and in v5.1 one scale a matrix, tensorwise, where it was delayed before
-    (mlcommons/training_results_v4.0 to v5.1)."""
-    if round < "v4.0":
-        return {}
-    return {"fp8_param_gather": True} | ({"fp8_recipe": "tensorwise"} if round >= "v5.1" else {})
+GATHERED = "v4.0"
+"""The round from which on config_common.sh of pre-training in fp8 sets FP8_PARAMS or FP8_PARAM_GATHER, and AMD's
+files of v5.1 too (mlcommons/training_results_v4.0 to v5.1). One scale a matrix, delayed or not, takes the same."""
 
 
 BRIDGE_MODELS = {
