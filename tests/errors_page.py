@@ -25,25 +25,29 @@ class Published(NamedTuple):
 
 
 TABLES = (
-    Published("Kernels", "prediction", "| kind | models | rows held out |", "time/test_profile_tables.py"),
+    Published("Kernels", "prediction-measured", "| kind | models | rows held out |", "time/test_profile_tables.py"),
     Published(
         "Kernels of a device that was not measured, %, by others that were",
-        "prediction",
+        "prediction-measured",
         "| kind | from | models |",
         "time/test_profile_tables.py",
     ),
     Published(
         "Kernels of an H20 and an H800, of which nothing was fitted",
-        "prediction",
+        "prediction-measured",
         "| device | kind | rows |",
         "time/test_profile_tables.py",
     ),
-    Published("An H200 that this project surveyed", "prediction", "| what | cases |", "time/test_surveyed.py"),
-    Published("Memory on that H200", "prediction", "| training step | counted |", "time/test_surveyed.py"),
-    Published("Tokens", "prediction", "| published times | rests on |", "time/test_published.py"),
-    Published("Training steps", "prediction", "| kind of row | rows |", "time/test_training_rows.py"),
-    Published("Training steps by source", "prediction", "| source | rows | median", "time/test_training_rows.py"),
-    Published("Training steps: intervals", "prediction", "| GPUs | rows | held |", "time/test_training_rows.py"),
+    Published("An H200 that this project surveyed", "prediction-measured", "| what | cases |", "time/test_surveyed.py"),
+    Published("Memory on that H200", "prediction-measured", "| training step | counted |", "time/test_surveyed.py"),
+    Published("Tokens", "prediction-measured", "| published times | rests on |", "time/test_published.py"),
+    Published("Training steps", "prediction-measured", "| kind of row | rows |", "time/test_training_rows.py"),
+    Published(
+        "Training steps by source", "prediction-measured", "| source | rows | median", "time/test_training_rows.py"
+    ),
+    Published(
+        "Training steps: intervals", "prediction-measured", "| GPUs | rows | held |", "time/test_training_rows.py"
+    ),
     Published("Serving by source", "serving-measured", "| source | rows | per token |", "serve/test_measured.py"),
     Published("Serving by engine", "serving-measured", "| engine | rows | per token |", "serve/test_measured.py"),
     Published("Serving by GPU", "serving-measured", "| GPU | rows | per token |", "serve/test_measured.py"),

@@ -143,11 +143,12 @@ def test_the_readme_is_short_and_its_errors_are_those_of_the_documents() -> None
     assert len(text.encode()) <= 8 * 1024
     rows = re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \| (.*?) \| \[.*?\]\((.*?)\) \|$", text, re.MULTILINE)
     assert len(rows) >= 5
-    # How wrong servers were, with an aim where README has a mean.
-    own = (ROOT / "docs" / "serving.md").read_text()
-    short = re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \| .*?\| \[.*?\]\((.*?)#.*?\) \|$", own, re.MULTILINE)
-    assert len(short) >= 5
-    rows += [(*row[:3], "", f"docs/{row[3]}") for row in short]
+    # The same in short beside what is predicted, of servers with an aim where README has a mean.
+    for name in ("prediction", "serving"):
+        own = (ROOT / "docs" / f"{name}.md").read_text()
+        short = re.findall(r"^\| (.*?) \| ([\d,]+) \| (.*?) \| .*?\| \[.*?\]\((.*?)#.*?\) \|$", own, re.MULTILINE)
+        assert len(short) >= 5
+        rows += [(*row[:3], "", f"docs/{row[3]}") for row in short]
     for what, *figures, document in rows:
         # Some documents have a space ahead of the sign, some have none.
         told = [figure.replace(" %", "%") for figure in figures if figure]

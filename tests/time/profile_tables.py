@@ -1,4 +1,4 @@
-"""What shipped profiles were fitted to, held against them again, and the tables of docs/prediction.md that say it.
+"""What shipped profiles were fitted to, held against them again, and the tables of docs/prediction-measured.md of it.
 
 `python -m tests.time.profile_tables` writes them into the document.
 """
@@ -27,7 +27,7 @@ from harness.importing.tables import of_framework
 from tests.reference import ROOT, folder
 from tests.time.elsewhere import table_elsewhere
 
-DOCUMENT = ROOT / "docs" / "prediction.md"
+DOCUMENT = ROOT / "docs" / "prediction-measured.md"
 SYSTEMS = {
     "a100-sxm-80gb": "a100_sxm",
     "h100-sxm": "h100_sxm",

@@ -2,8 +2,8 @@
 
     python -m tests.time.surveyed
 
-writes the tables of docs/prediction.md. The profile is fitted to kernels of serving engines on other machines: no
-constant of it saw a row. Some rules were written with rows in sight; the table says of which kinds.
+writes the tables of docs/prediction-measured.md. The profile is fitted to kernels of serving engines on other machines:
+no constant of it saw a row. Some rules were written with rows in sight; the table says of which kinds.
 """
 
 from __future__ import annotations

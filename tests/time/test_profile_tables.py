@@ -1,4 +1,4 @@
-"""Errors that shipped profiles and docs/prediction.md claim are those of rows that no constant was fitted to."""
+"""Errors that shipped profiles and docs/prediction-measured.md claim are those of rows that no constant saw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How wrong predictions without any measurement are against published tokens: docs/prediction.md's table."""
+"""How wrong predictions without any measurement are against published tokens: docs/prediction-measured.md's table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def held(case: Case) -> bool:
 
 
 def documented(table: str) -> list[str]:
-    """The figures of the row of docs/prediction.md that begins so."""
-    page = (ROOT / "docs" / "prediction.md").read_text()
+    """The figures of the row of docs/prediction-measured.md that begins so."""
+    page = (ROOT / "docs" / "prediction-measured.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith(f"| {table}"))
     return [cell.strip() for cell in row.strip("|").split("|")][2:]

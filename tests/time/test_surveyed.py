@@ -1,4 +1,4 @@
-"""The tables of docs/prediction.md of a GPU that this project surveyed, and what they are read as."""
+"""The tables of docs/prediction-measured.md of a GPU that this project surveyed, and what they are read as."""
 
 from __future__ import annotations
 

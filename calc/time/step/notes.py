@@ -18,7 +18,7 @@ from calc.units import binary
 RELATIVE = "fitted on a device of the same architecture, moved by datasheet figures; intervals are widened"
 DATASHEET = (
     "no measurement on this device: datasheet figures times typical efficiencies; of published times, tokens "
-    "were met with a median error of 5 to 12 %, training steps of 3 to 17 % (docs/prediction.md)"
+    "were met with a median error of 5 to 12 %, training steps of 3 to 17 % (docs/prediction-measured.md)"
 )
 OFFLOAD = (
     "the step on the host rests on one published system, which reached a quarter of its memory's bandwidth; torchrun "
@@ -36,7 +36,7 @@ BETWEEN_STAGES = (
 DEEPEP = "experts' tokens take what DeepEP's throughput kernels were measured to, within one node"
 ALL_TO_ALL = "experts' tokens take what an all-to-all of their ranks does"
 CHECKED = 512
-"""GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction.md)."""
+"""GPUs up to which intervals were held against at least 30 steps that no constant saw (docs/prediction-measured.md)."""
 TPU = (
     "no measurement on TPUs: a roofline at parts of the datasheet's figures, by judgement; XLA compiles whole "
     "programs, which --execution compiled comes nearest to"
