@@ -1,4 +1,4 @@
-"""How wrong predicted steps of training are, on published rows that no constant saw: tables of docs/prediction-measured.md."""
+"""How wrong predicted steps of training are, on published rows that no constant saw (docs/prediction-measured.md)."""
 
 from __future__ import annotations
 
