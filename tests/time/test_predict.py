@@ -232,7 +232,7 @@ def test_more_work_is_never_much_faster(batch: int, seq: int, phase: Any, execut
     first = at(batch, seq)
     assert 0 < first.interval.low < first.seconds < first.interval.high
     for other in (at(2 * batch, seq), at(batch, 2 * seq)):
-        assert other.seconds >= 0.97 * first.seconds
+        assert other.seconds >= 0.95 * first.seconds
 
 
 PHASES: tuple[Any, ...] = ("decode", "training")

@@ -147,6 +147,25 @@ def test_physics_grows_with_work(field: str, data: st.DataObject) -> None:
             assert two > (0.3 if name == "b200 vllm bf16.fp8_cache@vllm_triton_attn" else 0.6) * one, (name, size)
 
 
+@pytest.mark.parametrize("field", ["attention", "decode"])
+@pytest.mark.parametrize("width", [1.0, 8.0, 32.0, 1024.0])
+def test_heads_of_a_width_that_nobody_measured_take_no_other_time(field: str, width: float) -> None:
+    """Narrower than all that were measured no longer than these; wider so many times as long as the widest, and up to
+    three times that where it is too much for a cache that held those."""
+    shape = {"attention": prompts(2.0, (16, 8), 1024.0), "decode": tokens(8.0, (16, 8), 1024.0)}[field]
+    for name, model in models(field):
+        if len(model.widths) < 2:
+            continue
+        nearest = min(max(width, min(model.widths)), max(model.widths))
+        own, known = (
+            float(model.predicted(columns(**shape | {"d_head": each, "d_value": each})[0])[0])
+            for each in (width, nearest)
+        )
+        assert (
+            0.2 * min(width / nearest, 1) * known < own <= max(1.25, 3 * width / nearest * (width > nearest)) * known
+        ), name
+
+
 @pytest.mark.parametrize("visits", [16.0, 512.0, 2048.0, 3072.0, 8192.0])
 def test_a_part_of_experts_takes_no_longer_than_the_whole(visits: float) -> None:
     """A rank's 96 of 768 columns have an eighth of the work, in rows of whole 16 bytes."""

@@ -107,7 +107,7 @@ class DecodeModel(Learned, TokenQuestion):
         tiles = shape["batch"] * shape["kv_heads"] * each
         seen = np.where(shape["window"] > 0, np.minimum(shape["context"], shape["window"]), shape["context"])
         blocks = np.ceil(seen / self.tile_keys) + 0.5 * (seen < shape["context"])
-        wide = np.log2(shape["d_head"] / 128)
+        wide = self.wide(shape)
         tile = np.exp(c["tile"] + c["tile_d"] * wide) * 1e-6
         block = np.exp(c["block"] + c["block_d"] * wide) * 1e-6
         products = 2 * self.tile_heads * self.tile_keys * (shape["d_head"] + shape["d_value"])

@@ -119,7 +119,7 @@ class AttentionModel(Learned, PromptQuestion):
 
         c, cores = self.constants, self.limits.cores or 1
         tiles, pairs, longest = self._tiles(shape)
-        wide = np.log2(shape["d_head"] / 128)
+        wide = self.wide(shape)
         d = shape["d_head"] + shape["d_value"]
         rate = self.limits.peak / cores * part(c["rate"] + c["rate_d"] * wide + c["rate_dd"] * wide**2)
         pair = self.tile_rows * self.tile_keys * (2 * d * self.flops / rate + np.exp(c["softmax"]) * 1e-12)

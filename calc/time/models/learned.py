@@ -27,6 +27,8 @@ PRIOR_SPREAD = Spread(
 
 MOST_POINTS = 300
 """That constants are fitted to; of more, evenly chosen ones. A dozen constants gain nothing from others."""
+TYPICAL_WIDTHS = (64.0, 256.0)
+"""Of heads, the narrowest and the widest that typical slopes are of."""
 
 
 ROWS = 4096
@@ -86,6 +88,15 @@ class Learned(Node):
     def physics(self, shape: Shape) -> Terms:
         """What physics alone says of the launches in `shape`."""
         raise NotImplementedError
+
+    def wide(self, shape: Shape) -> Column:
+        """By how many doublings heads are wider than 128, as slopes of constants are asked: what is narrower or wider
+        than all heads that were measured reaches what the nearest of them do, of which slopes say nothing. Slopes of
+        one width, or of none, are typical ones, of `TYPICAL_WIDTHS`."""
+        import numpy as np
+
+        known = self.widths if len(self.widths) > 1 else (*TYPICAL_WIDTHS, *self.widths)
+        return np.log2(np.clip(shape["d_head"], min(known), max(known)) / 128)
 
     def candidates(self) -> Iterable[Self]:
         """This model with each of the structures (sizes of tiles and the like) that fitting may choose from."""
