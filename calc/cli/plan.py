@@ -28,6 +28,9 @@ from calc.plan.objective import OBJECTIVES
 from calc.plan.planning import TOP, answer
 from calc.plan.question import Question
 from calc.spec import ModelSpec
+from calc.spec.run import Run
+from calc.time.cluster.stacks import graphs_tell
+from calc.time.step.notes import GRAPHS
 
 
 @click.command(cls=GroupedCommand, short_help="Which plan: every way to spread a training run, the best first.")
@@ -150,6 +153,9 @@ def _questions(model: ModelSpec, given: dict[str, Any]) -> list[Question]:
     }
     asked = [about(model, name, given["gpus"], seq, sequences, price=prices.get(name), **said) for name in clusters]
     warn_beyond(model, seq, "--seq")
+    if words.get("graphs") not in (None, "none"):
+        run = Run(mode="training", stack=words.get("stack"), graphs=words["graphs"])
+        remark(GRAPHS if graphs_tell(model, run) else "--graphs changes nothing with this model and stack")
     if rounding:
         remark(rounding)
     return asked

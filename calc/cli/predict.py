@@ -21,7 +21,7 @@ from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.spec.run import Run
 from calc.time import speed_of
-from calc.time.cluster.stacks import stack_of
+from calc.time.cluster.stacks import graphs_tell
 from calc.time.device.speed import Speed
 from calc.time.kernels.choice import FUSED
 from calc.time.schedule.chrome import save_timeline
@@ -206,7 +206,7 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     idle |= set() if run.phase in ("prefill", "decode") else {"cache_dtype"}
     idle |= {"mtp"} if decode else {"latent_reading"}
     idle |= set() if run.trains else set(IN_TRAINING)
-    idle |= set() if stack_of(run).fitted.between(spec.has_experts) else {"graphs"}
+    idle |= set() if graphs_tell(spec, run) else {"graphs"}
     notes.unused(Run.model_fields.keys() - idle, run.phase)
     notes.of_inputs(spec, run.source_seq)
     notes.of_places(spec, run)

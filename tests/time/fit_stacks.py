@@ -26,8 +26,8 @@ BETWEEN = {"llm-foundry": False, "megatron-core": True, "torchtitan": False}
 LONGEST = 10.0
 """Microseconds that can pass between kernels which a host runs ahead of: to drain the device, and to fill it again."""
 UNLIKE = ("Nemotron-3-Super-120B-A12B",)
-"""Models left out of the fit of experts: steps of this one, of Mamba-2 layers and experts in latents, are told up to 34
-% too fast with what all others say, and a constant for all would spread that to them. docs/prediction-measured.md says
+"""Models left out of the fit of experts: steps of this one, of Mamba-2 layers and experts in latents, are told
+too fast with what all others say, and a constant for all would spread that to them. docs/prediction-measured.md says
 what comes out with it."""
 SOFT = 0.05
 """Error from which on a row counts by its absolute error, no longer by its square."""

@@ -11,11 +11,13 @@ from calc.errors import Refused
 from calc.spec.run import Run
 from calc.spec.stack import load_stack
 from calc.time import Prediction, predict
+from calc.time.cluster.stacks import graphs_tell
+from calc.time.step.notes import GRAPHS
 
 
 def _step(model: str, **words: Any) -> Prediction:
     plan = {"stack": "megatron-core", "cluster": "dgx-b200", "dp": 8, "micro_batches": 2, "zero": 1, "seq": 4096}
-    return predict(load_model(model), "b200", phase="training", recipe="fp8", **plan | words)
+    return predict(load_model(model), "b200", phase="training", **{"recipe": "fp8"} | plan | words)
 
 
 @pytest.mark.parametrize("model", ["qwen3-30b-a3b", "llama-3-8b"])
@@ -49,3 +51,27 @@ def test_a_stack_says_what_a_run_does_not() -> None:
     assert _step("qwen3-30b-a3b", ep=8).seconds == _step("qwen3-30b-a3b", ep=8, graphs="none").seconds
     with pytest.raises(Refused, match="graphs: expected one of none, routers, attention, step"):
         Run(graphs="layers")
+
+
+def test_what_graphs_hold_is_said_not_to_be_counted() -> None:
+    with_graphs, without = (_step("qwen3-30b-a3b", ep=8, graphs=graphs) for graphs in ("attention", "none"))
+    assert GRAPHS in with_graphs.notes
+    assert GRAPHS not in without.notes
+
+
+@pytest.mark.parametrize(
+    ("model", "stack", "graphs", "tell"),
+    [
+        ("llama-3-8b", "megatron-core", "routers", False),
+        ("llama-3-8b", "megatron-core", "attention", True),
+        ("qwen3-30b-a3b", "megatron-core", "routers", True),
+        ("qwen3-30b-a3b", "fsdp2", "step", False),
+    ],
+)
+def test_graphs_that_change_nothing_are_said_to(model: str, stack: str, graphs: str, tell: bool) -> None:
+    """Where a stack's hosts run ahead, and of routers where there are none: the same seconds."""
+    run = Run(mode="training", stack=stack, graphs=graphs)
+    assert graphs_tell(load_model(model), run) is tell
+    words = {"stack": stack, "ep": 8 if model == "qwen3-30b-a3b" else 1, "recipe": "bf16-mixed"}
+    plain, told = (_step(model, graphs=each, **words).seconds for each in ("none", graphs))
+    assert (told < plain) is tell

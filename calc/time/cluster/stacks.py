@@ -21,6 +21,13 @@ def graphs_of(run: Run) -> Graphs:
     return run.graphs or stack_of(run).graphs
 
 
+def graphs_tell(spec: ModelSpec, run: Run) -> bool:
+    """Whether it changes anything what graphs launch: where something passes between kernels of a host's, and of
+    routers' graphs where there are routers."""
+    waits = stack_of(run).fitted.between(spec.has_experts) > 0
+    return waits and (graphs_of(run) != "routers" or spec.has_experts)
+
+
 def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:
     """How many times as long a step's kernels take as alone: once where steps were measured, else as the stack says.
 

@@ -37,8 +37,8 @@ class KernelCost(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """What chains take together. device, host: seconds by stretch and place. launched: kernels of a
-    host's, by place."""
+    """What chains take together. device, host: seconds by stretch and place. launched: kernels that
+    hosts launch, by place."""
 
     device: dict[str, dict[str, float]] = field(default_factory=dict)
     host: dict[str, dict[str, float]] = field(default_factory=dict)

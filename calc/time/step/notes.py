@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from calc.memory.between_stages import pipelined_by_torch
 from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
+from calc.time.cluster.stacks import graphs_of
 from calc.time.device.datasheet import in_tiles, is_tpu
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
@@ -32,6 +33,9 @@ ACTIVATIONS = (
 BETWEEN_STAGES = (
     "memory takes torch.distributed.pipelining's step to have return_outputs=False: else the last stage keeps the "
     "logits of all micro-batches; of two published peaks what is counted is 13 and 18 % short (docs/memory.md)"
+)
+GRAPHS = (
+    "memory leaves out what CUDA graphs hold, of which it is published that it is a few GB, and over 10 with a pipeline"
 )
 DEEPEP = "experts' tokens take what DeepEP's throughput kernels were measured to, within one node"
 ALL_TO_ALL = "experts' tokens take what an all-to-all of their ranks does"
@@ -76,6 +80,8 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if run.mtp and run.phase != "decode":
         what = "keep for backward" if run.trains else "hold: their weights, cache and what is live in them"
         found.append(f"memory leaves out what modules that predict further tokens {what}")
+    if run.trains and graphs_of(run) != "none":
+        found.append(GRAPHS)
     if run.trains and pipelined_by_torch(run):
         found.append(BETWEEN_STAGES)
     if run.trains and run.gpus > CHECKED:
