@@ -87,7 +87,8 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from of_optimizer_on_host(run)
     if run.offload == "activations" and run.mode == "training":
         yield from of_activations_on_host(spec, run)
-    check_scaling(run)
+    if run.mode == "training":
+        check_scaling(run.fp8_recipe, run.recompute)
     if run.fp8_param_gather and run.mode == "training":
         yield from of_fp8_weights(spec, run)
     if run.precision_aware and run.mode == "training":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from calc.errors import Refused
 from calc.memory.condition import Condition
@@ -14,11 +14,12 @@ from calc.spec.stack import load_stack, stack_names
 WITH = "with --fp8-param-gather"
 
 
-def check_scaling(run: Run) -> None:
-    """Errors: Refused for modules made anew beside delayed scaling, which Megatron-Core refuses."""
-    apart = sorted(NOT_DELAYED & set(run.recompute))
-    if run.fp8_recipe == "delayed" and apart:
-        raise Refused("recompute", f"none of {', '.join(sorted(NOT_DELAYED))} with delayed scaling", ", ".join(apart))
+def check_scaling(fp8_recipe: str | None, recompute: Collection[str], field: str = "fp8_recipe") -> None:
+    """Errors: Refused for delayed scaling beside modules made anew that it does not go with (transformer_config.py,
+    `__post_init__`). field: what says which scaling."""
+    if fp8_recipe == "delayed" and NOT_DELAYED & set(recompute):
+        expected = f"tensorwise, or another but delayed, beside {' and '.join(sorted(NOT_DELAYED))} made anew"
+        raise Refused(field, expected, fp8_recipe)
 
 
 def of_fp8_weights(spec: ModelSpec, run: Run) -> Iterator[Condition]:

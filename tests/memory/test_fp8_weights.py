@@ -21,6 +21,7 @@ from calc.spec import Lora  # noqa: E402
 from calc.spec.clusters import load_cluster  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.spec.run.narrow_weights import FP8_RECIPES  # noqa: E402
+from calc.time import predict  # noqa: E402
 
 SMALL = {"num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 512, "vocab_size": 1024}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -145,10 +146,11 @@ def test_columns_of_plans_are_as_each_plan() -> None:
         ({"recipe": "nvfp4"}, "fp8_param_gather: expected the recipe fp8 or fp8-fsdp beside it"),
         ({"zero": 0}, "zero: expected 1 or more with --fp8-param-gather"),
         ({"recipe": "fp8-fsdp", "fp8_recipe": "mxfp8"}, "fp8_recipe: expected tensorwise beside the recipe fp8-fsdp"),
+        ({"stack": "hai-llm", "fp8_recipe": "mxfp8"}, "fp8_recipe: expected none under hai-llm"),
         ({"stack": "hai-llm"}, "stack: expected with --fp8-param-gather one of fsdp2, megatron-core"),
         ({"offload": "optimizer", "fp8_recipe": "mxfp8"}, "fp8_recipe: expected delayed with --fp8-param-gather"),
         ({"fp8_recipe": "rowwise"}, "fp8_recipe: expected one of delayed, tensorwise"),
-        ({"recompute": ("moe_act",), "fp8_recipe": "delayed"}, "recompute: expected none of layernorm, moe_act"),
+        ({"recompute": ("moe_act",), "fp8_recipe": "delayed"}, "fp8_recipe: expected tensorwise, or another but"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(words: dict[str, Any], expected: str) -> None:
@@ -169,6 +171,22 @@ def test_no_plan_is_searched_that_none_can_have(recipes: Any, words: dict[str, A
     _, spec = model("llama")
     with pytest.raises(Refused, match=expected):
         Question(spec, load_cluster("dgx-h100"), (8,), 64, 8, recipes, words=words)
+
+
+def test_no_plan_is_searched_with_a_scaling_that_its_modules_refuse() -> None:
+    _, spec = model("qwen3_moe")
+    place, words = load_cluster("dgx-h100"), {"fp8_recipe": "delayed", "stack": "megatron-core"}
+    with pytest.raises(Refused, match="fp8_recipe: expected tensorwise, or another but delayed"):
+        Question(spec, place, (8,), 64, 8, ("fp8",), fixed={"recompute": ("moe_act",)}, words=words)
+    Question(spec, place, (8,), 64, 8, ("fp8",), fixed={"recompute": ("moe",)}, words=words)
+
+
+@pytest.mark.parametrize("words", [{"fp8_param_gather": True}, {"fp8_recipe": "mxfp8"}])
+def test_what_scales_in_training_changes_no_pass_of_a_server(words: dict[str, Any]) -> None:
+    _, spec = model("llama")
+    for phase in ("prefill", "decode"):
+        said, plain = (predict(spec, "h100-sxm", phase=phase, seq=64, context=64, **more) for more in (words, {}))
+        assert plain.seconds == said.seconds > 0
 
 
 def test_adapters_are_refused() -> None:

@@ -18,7 +18,7 @@ from calc.spec.run.node import RunNode
 from calc.spec.run.numerics import Numerics
 from calc.spec.run.parallelism import Parallelism
 from calc.spec.run.serving import Serving
-from calc.spec.run.training import Training
+from calc.spec.run.training import NOT_DELAYED, Training
 from calc.spec.run.workload import Workload
 
 if TYPE_CHECKING:
@@ -134,20 +134,31 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
 
     @property
     def narrow_weights(self) -> NarrowWeights | None:
-        """What matrices take whose products are in fewer bits than weights are kept in. Products in fp8 need them
-        transposed too, but on GPUs of a cluster of which the stack says otherwise."""
+        """What matrices take in training whose products are in fewer bits than weights are kept in. Products in fp8
+        need them transposed too, but on GPUs of a cluster of which the stack says otherwise.
+
+        Errors: Refused for what the recipe or the stack does not go with.
+        """
+        if self.mode != "training":
+            return None
         from calc.spec.run.narrow_weights import narrow_weights  # most runs train nothing
 
-        if self.stack is not None and not self.stack.keeps_copies:
-            return None
         turned = self.stack is None or self.cluster is None or self.cluster.gpu not in self.stack.untransposed_fp8
-        scaling = self.usual_fp8_recipe
-        return narrow_weights(self.precision, scaling, self.fp8_recipe is not None, self.fp8_param_gather, turned)
+        said = self.fp8_recipe is not None
+        its = narrow_weights(self.precision, self.usual_fp8_recipe, said, self.fp8_param_gather, turned)
+        if self.stack is None or self.stack.keeps_copies:
+            return its
+        if said:
+            expected = f"none under {self.stack.name}, of which it is not written down what it keeps in fp8"
+            raise Refused("fp8_recipe", expected, self.fp8_recipe)
+        return None
 
     @property
     def usual_fp8_recipe(self) -> str:
-        """What shares a scale in fp8 where nobody says: under Megatron-Core one matrix, delayed."""
-        return self.fp8_recipe or (self.stack is not None and self.stack.fp8_recipe) or "delayed"
+        """What shares a scale in fp8 where nobody says: under Megatron-Core one matrix, delayed, or of this step where
+        modules are made anew that delayed scaling does not go with."""
+        usual = "tensorwise" if NOT_DELAYED & set(self.recompute) else "delayed"
+        return self.fp8_recipe or (self.stack is not None and self.stack.fp8_recipe) or usual
 
     @property
     def absorbs(self) -> bool:
