@@ -32,6 +32,7 @@ def question_of(question: Question, read: Read) -> Question:
         raise Refused("modules for further tokens", str(modules), read.division.further)
     gpus = question.gpus if read.gpus is None else (read.gpus,)
     recipe, sequences = read.words.get("recipe"), read.sequences
+    said = {**question.words, **_of_all(read)}
     if sequences is None and read.each is not None:
         sequences = read.each * gpus[0]
     return replace(
@@ -40,7 +41,7 @@ def question_of(question: Question, read: Read) -> Question:
         seq=int(read.words.get("seq", question.seq)),
         sequences=sequences or question.sequences,
         recipes=question.recipes if recipe is None else (recipe,),
-        words={**question.words, **_of_all(read)},
+        words={name: word for name, word in said.items() if word is not None},
     )
 
 

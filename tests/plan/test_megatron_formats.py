@@ -130,12 +130,56 @@ def test_matrices_in_fp8_are_written_and_read(name: str, scaling: str | None, ga
     text = own.write(Launch(asked, run))
     read = own.read(text, "plan")
     assert read.unread == ()
-    again = plan_of(question_of(asked, read), words_of(asked, read)).run
+    plain = replace(asked, words=own.words)
+    again = plan_of(question_of(plain, read), words_of(plain, read)).run
     assert again.narrow_weights == run.narrow_weights
-    assert (again.fp8_recipe, again.fp8_param_gather) == (scaling, gathers)
+    assert (again.fp8_recipe, again.fp8_param_gather) == (scaling or "delayed", gathers)
     assert ("reuse" in text) == (gathers and scaling == "mxfp8" and zero < 3)
     line = predict_command(asked, run) or ""
     assert ("--fp8-param-gather" in line, f"--fp8-recipe {scaling}" in line) == (gathers, scaling is not None)
+
+
+@pytest.mark.parametrize(("name", "text"), [("megatron-core", f"{START} --fp8-format hybrid"), ("megatron-core", START),
+    ("nemo", "trainer.strategy.tensor_model_parallel_size=1 trainer.plugins.fp8=hybrid"),
+    ("nemo", "trainer.strategy.tensor_model_parallel_size=1")])  # fmt: skip
+def test_what_a_file_leaves_off_is_off_whatever_is_asked_beside(name: str, text: str) -> None:
+    """A question that has them all of plans in fp8, and of those in bf16 what these go with."""
+    read = tool(name).read(text, "plan")
+    said: dict[str, object] = {"optimizer": "adamw-foreach", "gradient_dtype": "bf16"}
+    if "fp8" in text:
+        said |= {"fp8_param_gather": True, "fp8_recipe": "mxfp8"}
+    plain = replace(ASKED, recipes=(read.words["recipe"],))
+    asked = replace(plain, words={**ASKED.words, **said})
+    aware = replace(plain, words={**ASKED.words, "precision_aware": True})
+    expected = plan_of(question_of(plain, read), words_of(plain, read))
+    for other in (asked, aware):
+        question = question_of(other, read)
+        found = plan_of(question, words_of(other, read))
+        assert (found.run, found.peak) == (expected.run, expected.peak)
+        assert "None" not in (predict_command(question, found.run) or "")
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("megatron-core", START.replace("--use-distributed-optimizer", AWARE)),
+    ("nemo", "trainer.strategy.tensor_model_parallel_size=1 optim.config.use_distributed_optimizer=False "
+     "optim.config.use_precision_aware_optimizer=True"),
+])  # fmt: skip
+def test_an_optimizer_that_asks_to_be_divided_is_not_read_without(name: str, text: str) -> None:
+    with pytest.raises(Refused, match=r"use.precision.aware.optimizer: expected none without .*distributed.optimizer"):
+        tool(name).read(text, "plan")
+
+
+@pytest.mark.parametrize("modules", [("moe_act",), ("layernorm",), ("moe",)])
+def test_a_plan_is_counted_with_the_scaling_that_is_written(modules: tuple[str, ...]) -> None:
+    """Beside what delayed scaling does not go with, Megatron-Core's optimizer keeps the wider copy of weights itself."""
+    own = tool("megatron-core")
+    words = {**own.words, "precision_aware": True}
+    asked = replace(ASKED, spec=calc.load_model("qwen3-30b-a3b"), recipes=("fp8",), words=words)
+    run = plan_of(asked, {"recipe": "fp8", "zero": 1, "dp": 8, "recompute": modules}).run
+    read = own.read(own.write(Launch(asked, run)), "plan")
+    again = plan_of(question_of(asked, read), words_of(asked, read)).run
+    assert again.fp8_recipe == run.usual_fp8_recipe == ("delayed" if modules == ("moe",) else "tensorwise")
+    assert again.aware == run.aware == (modules == ("moe",))
 
 
 @pytest.mark.parametrize("name", sorted(TOOLS))

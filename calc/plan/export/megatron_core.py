@@ -145,8 +145,8 @@ def _read(text: str, where: str) -> Read:
     own = {"zero": _zero(found, where), "checkpointing": granularity_read(found, WORDS.granularity, where)}
     if "--recompute-activations" in found:  # Megatron-Core sets the other by it, whatever that says.
         own["checkpointing"] = "selective"
-    aware, recipe = on(FORMATS.aware) and on(FORMATS.distributed), "fp8" if on(FP8.products) else "bf16-master"
-    own |= read_formats(found, FORMATS, recipe, on(NARROW_GRADIENTS), aware, where)
+    recipe = "fp8" if on(FP8.products) else "bf16-master"
+    own |= read_formats(found, FORMATS, recipe, on(NARROW_GRADIENTS), on, on(FORMATS.distributed), where)
     if on(WIDE_GRADIENTS) and found.get(FORMATS.gradients, FORMATS.wide) != FORMATS.wide:
         raise Refused(
             f"{where}: {FORMATS.gradients}", f"{FORMATS.wide} beside {WIDE_GRADIENTS}", found[FORMATS.gradients]

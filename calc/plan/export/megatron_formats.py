@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from calc.errors import Refused
 from calc.plan.export.settings import one_of
-from calc.spec.run import NOT_DELAYED, Run
+from calc.spec.run import Run
 from calc.spec.run.narrow_weights import FP8_RECIPES
 
 OPTIMIZERS = {"fp32": "adamw", "bf16": "adamw-bf16"}
 """Format of both moments -> optimizer."""
-DELAYED, CURRENT = "delayed", "tensorwise"
+DELAYED = "delayed"
 
 
 class FormatWords(NamedTuple):
@@ -59,7 +59,7 @@ def fp8_settings(run: Run, names: Fp8Words) -> Iterator[tuple[str, Any]]:
 def read_fp8(
     found: Mapping[str, str], names: Fp8Words, own: Mapping[str, Any], on: Callable[[str], bool], where: str
 ) -> dict[str, Any]:
-    """What a file says of scales and of how matrices are kept. own: its recipe and stage of ZeRO.
+    """What a file says of scales and of how matrices are kept, off or on. own: its recipe and stage of ZeRO.
 
     Errors: Refused for scales that are not described, and for what Megatron-Core would refuse.
     """
@@ -67,27 +67,34 @@ def read_fp8(
     if own["recipe"] != "fp8":
         if gathers is not None:
             raise Refused(f"{where}: {gathers}", f"none without {names.products}", found[gathers] or "given")
-        return {}
-    words: dict[str, Any] = {} if gathers is None else {"fp8_param_gather": True}
-    if names.scaling in found:
-        words["fp8_recipe"] = one_of(found, names.scaling, {name: name for name in FP8_RECIPES}, "", where)
+        return {"fp8_recipe": None, "fp8_param_gather": False}
+    shares = one_of(found, names.scaling, {name: name for name in FP8_RECIPES}, DELAYED, where)
     reused = all(map(on, names.reused))
-    if gathers and words.get("fp8_recipe") == "mxfp8" and not reused and own["zero"] < 3:
+    if gathers and shares == "mxfp8" and not reused and own["zero"] < 3:
         raise Refused(
             f"{where}: {names.reused[0]}", f"given beside {gathers} with mxfp8, as Megatron-Core asks", "none"
         )
-    return words
+    return {"fp8_recipe": shares, "fp8_param_gather": gathers is not None}
 
 
 def read_formats(
-    found: Mapping[str, str], names: FormatWords, recipe: str, narrow: bool, aware: bool, where: str
+    found: Mapping[str, str],
+    names: FormatWords,
+    recipe: str,
+    narrow: bool,
+    on: Callable[[str], bool],
+    divided: bool,
+    where: str,
 ) -> dict[str, Any]:
-    """The recipe and the optimizer of a launch file whose products are those of `recipe`. narrow: whether gradients are
-    summed in bf16, as far as another setting says. aware: whether the precision-aware optimizer is on, and ranks divide
-    it.
+    """The recipe and the optimizer of a launch file whose products are those of `recipe`; what is off is said too, so
+    that nothing stands in its place. narrow: whether gradients are summed in bf16, as far as another setting says. on:
+    whether a setting is. divided: whether ranks divide the optimizer.
 
     Errors: Refused for formats that no optimizer or recipe here has, and for narrow ones without what they ask for.
     """
+    aware = on(names.aware)
+    if aware and not divided:
+        raise Refused(f"{where}: {names.aware}", f"none without {names.distributed}", found[names.aware] or "given")
     known = {names.wide: "fp32", names.narrow: "bf16", **names.also}
 
     def held(name: str) -> str | None:
@@ -106,34 +113,30 @@ def read_formats(
         raise Refused(f"{where}: {names.gradients}", f"{names.wide} or {names.narrow}", found[names.gradients])
     for name, format in ((first, moments), (names.gradients, gradients)):
         if format != "fp32" and not aware:
-            expected = f"{names.wide} without {names.aware} and {names.distributed}"
+            expected = f"{names.wide} without {names.aware}"
             raise Refused(f"{where}: {name}", expected, found[name])
     if gradients == "bf16" and not (narrow or names.alone):
         raise Refused(
             f"{where}: {names.gradients}", f"{names.wide} of gradients that are summed so", found[names.gradients]
         )
-    own: dict[str, Any] = {} if moments == "fp32" else {"optimizer": OPTIMIZERS[moments]}
-    own |= {"precision_aware": True} if aware and moments == "fp32" else {}
+    own: dict[str, Any] = {"optimizer": OPTIMIZERS[moments]}
+    own |= {"precision_aware": aware} if moments == "fp32" else {}  # which narrow ones ask for by themselves
     return narrowed(recipe, narrow or gradients == "bf16") | own
 
 
-def narrowed(recipe: str, narrow: bool) -> dict[str, str]:
+def narrowed(recipe: str, narrow: bool) -> dict[str, str | None]:
     """The words of a recipe whose gradients are summed in bf16, where they are: of 16 bits it has a name of its own."""
     if not narrow:
-        return {"recipe": recipe}
-    return {"recipe": "bf16-zero"} if recipe == "bf16-master" else {"recipe": recipe, "gradient_dtype": "bf16"}
+        return {"recipe": recipe, "gradient_dtype": None}
+    return (
+        {"recipe": "bf16-zero", "gradient_dtype": None}
+        if recipe == "bf16-master"
+        else {"recipe": recipe, "gradient_dtype": "bf16"}
+    )
 
 
 def scaling(run: Run) -> str | None:
-    """Megatron-Core's fp8_recipe: that of the run, or where it refuses its usual one, delayed scaling, another: beside
-    norms and experts' activations that are made anew (core/transformer/transformer_config.py, `__post_init__`)."""
+    """Megatron-Core's fp8_recipe: that of the run; its usual one, delayed scaling, is not said unless the run does."""
     if run.recipe != "fp8":
         return None
-    return run.fp8_recipe or (CURRENT if NOT_DELAYED & set(run.recompute) else None)
-
-
-def check_scaling(words: Mapping[str, Any], said: str | None, where: str) -> None:
-    """Errors: Refused for what a file says of fp8_recipe where Megatron-Core would refuse it. words: of its plan."""
-    if words["recipe"] == "fp8" and NOT_DELAYED & set(words.get("recompute", ())) and said in (None, DELAYED):
-        expected = f"{CURRENT}, or another but {DELAYED}, beside {' and '.join(sorted(NOT_DELAYED))} made anew"
-        raise Refused(where, expected, DELAYED)
+    return run.fp8_recipe or (None if run.usual_fp8_recipe == DELAYED else run.usual_fp8_recipe)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
+from calc.memory.fp8_conditions import check_scaling
 from calc.plan.export.launch import Read
 from calc.plan.export.megatron_experts import unread_dispatcher
-from calc.plan.export.megatron_formats import check_scaling
 from calc.plan.export.megatron_recompute import checkpointed, modules_read
 from calc.plan.export.settings import gpus_of, one_of, whole
 
@@ -74,7 +74,7 @@ def read_plan(
     for name, what in names.not_described.items():
         if on(name):
             raise Refused(f"{where}: {name}", f"{names.off}: {what} is not described", found[name] or "given")
-    check_scaling(words, found.get(names.scaling), f"{where}: {names.scaling}")
+    check_scaling(words["fp8_recipe"], words.get("recompute", ()), f"{where}: {names.scaling}")
     full = words["checkpointing"] == "full"
     return Read(
         words=words,

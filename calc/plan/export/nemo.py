@@ -164,7 +164,7 @@ def _read(text: str, where: str) -> Read:
 
     zero, recipe = _zero(found, where), one_of(found, FP8.products, PRODUCTS, "", where)
     own = {"zero": zero, "checkpointing": granularity_read(found, WORDS.granularity, where)}
-    own |= read_formats(found, FORMATS, recipe, not on(WIDE_GRADIENTS, "True"), bool(zero) and on(FORMATS.aware), where)
+    own |= read_formats(found, FORMATS, recipe, not on(WIDE_GRADIENTS, "True"), on, zero > 0, where)
     own |= read_fp8(found, FP8, own, on, where)
     named = found.get(WORDS.modules, "None").strip("[]()\"' ")
     modules = None if named == "None" else [each for each in re.split(r"[\"', ]+", named) if each]
