@@ -74,6 +74,7 @@ def memory(
     """
     run = with_own_length(model, exact_run(**memory_words(words)))
     gpu = _of_cluster(run, gpu) if budget is None else gpu
+    run = run.changed(accelerator=gpu)
     found = verdict(model, run, *_budget(gpu, budget, memory_fraction))
     more = serving.counted(model, run, found.budget) if run.mode == "inference" else {}
     advice = [_named(change) for change in changes(model, run, found.budget)]

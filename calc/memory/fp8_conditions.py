@@ -9,6 +9,7 @@ from calc.memory.condition import Condition
 from calc.memory.optimizer_conditions import distributed
 from calc.spec import ModelSpec
 from calc.spec.run import NOT_DELAYED, Run
+from calc.spec.run.narrow_weights import FP8_RECIPES
 from calc.spec.stack import load_stack, stack_names
 
 WITH = "with --fp8-param-gather"
@@ -20,6 +21,14 @@ def check_scaling(fp8_recipe: str | None, recompute: Collection[str], field: str
     if fp8_recipe == "delayed" and NOT_DELAYED & set(recompute):
         expected = f"tensorwise, or another but delayed, beside {' and '.join(sorted(NOT_DELAYED))} made anew"
         raise Refused(field, expected, fp8_recipe)
+
+
+def check_blocks(run: Run) -> None:
+    """Errors: Refused for scales of blocks on a GPU of NVIDIA whose products do not apply them."""
+    device = run.device_named
+    if run.fp8_recipe == "mxfp8" and device is not None and device.vendor == "NVIDIA" and device.fp8_block is None:
+        others = ", ".join(name for name in FP8_RECIPES if name != "mxfp8")
+        raise Refused("fp8_recipe", f"one of {others} on {device.name}", run.fp8_recipe)
 
 
 def of_fp8_weights(spec: ModelSpec, run: Run) -> Iterator[Condition]:

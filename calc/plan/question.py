@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.expert_conditions import whole_experts
-from calc.memory.fp8_conditions import check_scaling, of_fp8_weights
+from calc.memory.fp8_conditions import check_blocks, check_scaling, of_fp8_weights
 from calc.memory.optimizer_conditions import of_precision_aware
 from calc.plan.launchers import Launcher, launcher
 from calc.spec import ModelSpec
@@ -117,7 +117,8 @@ class Question:
         said = {name: self.words[name] for name in FORMATS if name in self.words}
         check_scaling(said.get("fp8_recipe"), self.fixed.get("recompute", ()))
         for recipe in self.recipes:
-            run = Run(phase="training", recipe=recipe, **said)
+            run = Run(phase="training", recipe=recipe, cluster=self.cluster, **said)
+            check_blocks(run)
             if run.fp8_param_gather:
                 list(of_fp8_weights(self.spec, run))
             if run.precision_aware:

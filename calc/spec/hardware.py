@@ -111,7 +111,9 @@ class Device(Node):
     compiler grants a program. bandwidth: of that memory. link: to other devices. host: to the CPU. domain: GPUs that
     the fast links join, where that is not a node of eight. cores: SMs, compute units or TensorCores. sram: of one core,
     what a program may lay out itself. l2, l3: of the whole device. power: the board's limit. aliases: other names, the
-    one that torch gives among them. shared: whether its memory is the system's, so that nobody can promise all of it.
+    one that torch gives among them. fp8_block: elements that share a scale where products of fp8 apply it themselves
+    (MXFP8), which then take any layout; None where they do neither. shared: whether its memory is the system's, so that
+    nobody can promise all of it.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Device(Node):
     l2: Capacity | None = None
     l3: Capacity | None = None
     power: Watts | None = None
+    fp8_block: Fact | None = None
 
     @property
     def usable(self) -> int:

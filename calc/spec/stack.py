@@ -109,8 +109,7 @@ class Stack(Node):
         micro-batches as there are stages; of its `own`, which frees it too and takes any number of them.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
         format.
-    fp8_recipe: what shares a scale in fp8 where a run does not say; None: Megatron-Core's usual. untransposed_fp8: GPUs
-        whose products in fp8 need no transposed copy of a matrix, by their names in the catalogue. fp8_param_gather:
+    fp8_recipe: what shares a scale in fp8 where a run does not say; None: Megatron-Core's usual. fp8_param_gather:
         whether it can have matrices gathered in fp8. keeps_copies: whether it keeps copies of weights in few bits as
         Transformer Engine does.
     offload, activations_on_host: None where it is not described. deepep: None where it is not what sends.
@@ -133,7 +132,6 @@ class Stack(Node):
     pipelines: Literal["torch", "megatron", "own"] = "megatron"
     recipes: Mapping[str, str] = Field(default_factory=dict)
     fp8_recipe: str | None = None
-    untransposed_fp8: tuple[str, ...] = ()
     fp8_param_gather: bool = False
     keeps_copies: bool = True
     overlap: Overlap = Overlap()

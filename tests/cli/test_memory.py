@@ -90,6 +90,14 @@ def test_a_budget_is_met_to_the_byte(run: Run) -> None:
         assert (record["fits"], record["budget"], record["left"]) == (fits, budget, budget - peak)
 
 
+def test_a_gpu_that_is_named_is_as_that_of_its_cluster(run: Run) -> None:
+    """Of matrices in fp8 it needs a byte of each element less than one whose products need transposed copies."""
+    line = ("llama-3-8b", "--stack", "megatron-core", "--dtype", "fp8")
+    places = (("--gpu", "b200"), ("--cluster", "dgx-b200"), ("--gpu", "h200"))
+    named, of_cluster, other = (answer(run, *line, *place)["peak"] for place in places)
+    assert named == of_cluster < other
+
+
 def test_a_gpu_is_a_budget(run: Run) -> None:
     usable = load_device("h200").usable
     record = answer(run, "gpt2", "--seq", "128", "--gpu", "H200")

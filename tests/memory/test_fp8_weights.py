@@ -98,8 +98,35 @@ def test_blackwell_needs_no_transposed_copy(cluster: str, transposed: bool) -> N
     words = {"stack": "megatron-core", "cluster": cluster, "fp8_param_gather": True, "fp8_recipe": "tensorwise"}
     fp8 = sum(size(copies(shape, "tensorwise", transposed)) for shape in shapes)
     assert held(spec, **words).states.weights == fp8 + rest
+    alone = {**words, "cluster": None, "accelerator": load_cluster(cluster).gpu}
+    assert held(spec, **alone).states == held(spec, **words).states
+
+
+@pytest.mark.parametrize("where", [{"cluster": "dgx-b200"}, {"accelerator": "gb300"}, {"accelerator": "mi355x"}, {}])
+def test_mxfp8_keeps_a_copy_along_each_way(where: dict[str, Any]) -> None:
+    theirs, spec = model("llama")
+    shapes = matrices(theirs)
+    rest = 2 * (sum(each.numel() for each in theirs.parameters()) - sum(m * k for m, k in shapes))
     mxfp8 = sum(size(copies(shape, "mxfp8")) for shape in shapes)
-    assert held(spec, **words | {"fp8_recipe": "mxfp8"}).states.weights == mxfp8 + rest
+    words = {"stack": "megatron-core", "fp8_param_gather": True, "fp8_recipe": "mxfp8"}
+    assert held(spec, **words, **where).states.weights == mxfp8 + rest
+
+
+@pytest.mark.parametrize("where", [{"cluster": "dgx-h100"}, {"accelerator": "h200"}, {"accelerator": "rtx-5090"}])
+def test_mxfp8_is_refused_where_products_apply_no_scales(where: dict[str, str]) -> None:
+    _, spec = model("llama")
+    with pytest.raises(Refused, match="fp8_recipe: expected one of delayed, tensorwise, blockwise on "):
+        held(spec, fp8_recipe="mxfp8", **where)
+    if "cluster" in where:
+        with pytest.raises(Refused, match="fp8_recipe: expected one of delayed, tensorwise, blockwise on h100-sxm"):
+            Question(spec, load_cluster("dgx-h100"), (8,), 64, 8, ("fp8",), words={"fp8_recipe": "mxfp8"})
+
+
+def test_the_gpu_that_is_timed_is_as_that_of_its_cluster() -> None:
+    timed = {"phase": "training", "recipe": "fp8", "stack": "megatron-core", "seq": 64, "checkpointing": "full"}
+    _, spec = model("llama")
+    of_gpu, at = (predict(spec, "b200", **timed, cluster=where).run.narrow_weights for where in (None, "dgx-b200"))
+    assert of_gpu == at != predict(spec, "h200", **timed).run.narrow_weights
 
 
 def test_zero_3_keeps_parts_and_gathers_layers_in_fp8() -> None:

@@ -125,7 +125,8 @@ def test_matrices_in_fp8_are_written_and_read(name: str, scaling: str | None, ga
     own = tool(name)
     said = {"fp8_param_gather": True} if gathers else {}
     said |= {} if scaling is None else {"fp8_recipe": scaling}
-    asked = replace(ASKED, recipes=("fp8",), words={**own.words, **said})
+    place = load_cluster("dgx-b200")
+    asked = replace(ASKED, cluster=place, recipes=("fp8",), words={**own.words, **said})
     run = plan_of(asked, {"recipe": "fp8", "zero": zero, "dp": 8}).run
     text = own.write(Launch(asked, run))
     read = own.read(text, "plan")
@@ -147,7 +148,7 @@ def test_what_a_file_leaves_off_is_off_whatever_is_asked_beside(name: str, text:
     read = tool(name).read(text, "plan")
     said: dict[str, object] = {"optimizer": "adamw-foreach", "gradient_dtype": "bf16"}
     if "fp8" in text:
-        said |= {"fp8_param_gather": True, "fp8_recipe": "mxfp8"}
+        said |= {"fp8_param_gather": True, "fp8_recipe": "blockwise"}
     plain = replace(ASKED, recipes=(read.words["recipe"],))
     asked = replace(plain, words={**ASKED.words, **said})
     aware = replace(plain, words={**ASKED.words, "precision_aware": True})
@@ -171,7 +172,7 @@ def test_an_optimizer_that_asks_to_be_divided_is_not_read_without(name: str, tex
 
 @pytest.mark.parametrize("modules", [("moe_act",), ("layernorm",), ("moe",)])
 def test_a_plan_is_counted_with_the_scaling_that_is_written(modules: tuple[str, ...]) -> None:
-    """Beside what delayed scaling does not go with, Megatron-Core's optimizer keeps the wider copy of weights itself."""
+    """Where delayed scaling does not go with it, Megatron-Core's optimizer keeps the wider copy of weights itself."""
     own = tool("megatron-core")
     words = {**own.words, "precision_aware": True}
     asked = replace(ASKED, spec=calc.load_model("qwen3-30b-a3b"), recipes=("fp8",), words=words)

@@ -79,7 +79,7 @@ NARROW = 8_030_261_248 - 2 * 128_256 * 4096 - 65 * 4096
 def test_matrices_are_gathered_in_fp8(words: dict[str, Any], narrower: int) -> None:
     """A byte of each element less, once a step or (ZeRO-3) forward and back; MXFP8 is cast after bf16 was gathered.
     The optimizer writes what is gathered; FSDP2's writes what it keeps."""
-    plan = {"cluster": "dgx-h100", "dp": 8, "seq": 512, "checkpointing": "none", **words}
+    plan = {"cluster": "dgx-b200", "dp": 8, "seq": 512, "checkpointing": "none", **words}
     plain, narrow = sent("llama-3-8b", **plan), sent("llama-3-8b", **plan, fp8_param_gather=True)
     assert plain["data all_gather"] - narrow["data all_gather"] == pytest.approx(narrower * NARROW)
     assert plain["data reduce_scatter"] == narrow["data reduce_scatter"]

@@ -135,7 +135,7 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
     @property
     def narrow_weights(self) -> NarrowWeights | None:
         """What matrices take in training whose products are in fewer bits than weights are kept in. Products in fp8
-        need them transposed too, but on GPUs of a cluster of which the stack says otherwise.
+        need them transposed too, but on devices whose products take any layout.
 
         Errors: Refused for what the recipe or the stack does not go with.
         """
@@ -143,7 +143,8 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
             return None
         from calc.spec.run.narrow_weights import narrow_weights  # most runs train nothing
 
-        turned = self.stack is None or self.cluster is None or self.cluster.gpu not in self.stack.untransposed_fp8
+        device = self.device_named
+        turned = device is None or device.fp8_block is None
         said = self.fp8_recipe is not None
         its = narrow_weights(self.precision, self.usual_fp8_recipe, said, self.fp8_param_gather, turned)
         if self.stack is None or self.stack.keeps_copies:

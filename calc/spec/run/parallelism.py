@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, PlainValidator, ValidationInfo
 
@@ -10,6 +10,9 @@ from calc import checks
 from calc.errors import Refused
 from calc.sizes import Size, at_least, exact_div, is_exactly
 from calc.spec.run.node import MaybePositive, MaybeYesNo, Positive, RunNode, Word
+
+if TYPE_CHECKING:
+    from calc.spec.hardware import Device
 
 Schedule = Literal["1f1b", "gpipe", "zero-bubble", "dualpipe"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -70,9 +73,22 @@ class Parallelism(RunNode):
     cluster: Annotated[Any, PlainValidator(_cluster)] = Field(
         default=None, description="What links the GPUs: a name that `clusters` lists, or a TOML file."
     )
+    accelerator: str | None = Field(
+        default=None, description="What it runs on, where no cluster says it: a name that `gpus` lists."
+    )
     network: float | None = Field(
         default=None, description="Each GPU's share of what leads to other nodes: 50GB/s or 400Gbps."
     )
+
+    @property
+    def device_named(self) -> Device | None:
+        """The device that ranks run on: the cluster's, or that which was named. None where nobody says."""
+        named = self.accelerator if self.cluster is None else self.cluster.gpu
+        if named is None:
+            return None
+        from calc.spec.catalogue import load_device  # most runs name none
+
+        return load_device(named)
 
     @property
     def gpus(self) -> Size:

@@ -45,10 +45,11 @@ def predict(
     Errors: Refused for unknown words, formats without a known speed, runs that do not fit the model or that cannot be
     predicted, and lengths that the model does not take.
     """
-    run = timed_run(spec, run, **words)
     chosen = DIRECTIONS if directions is None else tuple(directions)
     question = Question(spec, speed_of(where), within, chosen, level)
-    run = least_recomputed(spec, run, question.speed.device)
+    device = question.speed.device
+    run = timed_run(spec, run, accelerator=device and device.name, **words)
+    run = least_recomputed(spec, run, device)
     one = passes(question, [run])[0]
     if not (one.kernels or one.messages or updates(question, run)):
         raise Refused("within", "a path of the tree", within or "nothing that runs")
