@@ -81,7 +81,7 @@ def memory(
     if found.budget is None and usable(1, memory_fraction) != 1:
         remark("--memory-fraction changes nothing without --gpu or --budget")
     _warn(model, run)
-    open_to = run.mode == "training" and found.fits is False and left_open(run)
+    open_to = run.mode == "training" and found.fits is False and not found.overflows_host and left_open(run)
     least = least_that_fits(model, run, found.budget or 0) if open_to else None
     record = {
         **_record(model, found),
@@ -158,6 +158,7 @@ def _record(spec: ModelSpec, it: Verdict) -> dict[str, Any]:
         "reserved": it.reserved,
         "host": it.host,
         "host_at_most": it.host_at_most,
+        "host_room": it.host_room,
         "timeline": {name: {**live, "live": sum(live.values())} for name, live in it.worst.moments.items()},
         "ranks": [{"rank": rank.stage, **_terms(rank)} for rank in it.ranks],
     }

@@ -173,16 +173,18 @@ def _on_host(
     Every tensor once. Those of the last layer, of the group `end`, stay, since backward begins with them, or those of
     all but the `first`; casts of weights are none of what a layer makes, and stay.
     """
-    each = [(layer, n, _crosses(layer, run, checkpointing)) for layer, n in here]
-    last = [size for layer, _, size in each if layer.name == end][-1]
-    moved = sum(n * size for _, n, size in each) - last
-    if first is not None:
-        moved, left = 0, dict(first)
-        for layer, n, size in each:  # of ways through a group's layers, those at its start come first
+    last = [place for place, (layer, _) in enumerate(here) if layer.name == end][-1]
+    left = {} if first is None else dict(first)
+    crossing: list[tuple[Size, Size]] = []
+    for place, (layer, n) in enumerate(here):
+        waits = n - (place == last)
+        if first is not None:  # of ways through a group's layers, those at its start come first
             waits = minimum(n, left.get(layer.name, 0))
             left[layer.name] = left.get(layer.name, 0) - waits
-            moved = moved + waits * size
-    return moved, minimum(moved, largest(_if_any(n, size) for _, n, size in each))
+        if not is_exactly(waits, 0):
+            crossing.append((waits, _crosses(layer, run, checkpointing)))
+    moved = sum((waits * size for waits, size in crossing), start=0)
+    return moved, minimum(moved, largest(_if_any(waits, size) for waits, size in crossing))
 
 
 def _crosses(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:

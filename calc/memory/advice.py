@@ -36,7 +36,7 @@ class Change:
     """What one change does.
 
     peak: bytes of the worst rank then; saved: how many fewer. flops: of the same tokens, as a share more than before
-    (0.33: a third more). gpus: that the run takes then. fits: the budget; None without one.
+    (0.33: a third more). gpus: that the run takes then. fits: GPU and host; None without a budget.
     """
 
     name: str
@@ -59,14 +59,14 @@ def changes(spec: ModelSpec, run: Run, budget: int | None = None) -> list[Change
     found = []
     for knob in knobs(run, spec.adapter is not None):
         try:
-            peak = verdict(spec, knob.run).worst.peak
+            after = verdict(spec, knob.run, budget)
         except Refused:
             continue
+        peak = after.worst.peak
         if WORTH * (before - peak) >= before:
             more = 0.0 if work is None else _work(spec, knob.run) / work - 1
             gpus = knob.run.gpus
-            fits = None if budget is None else peak <= budget
-            found.append(Change(knob.name, knob.options, peak, before - peak, more, gpus, fits))
+            found.append(Change(knob.name, knob.options, peak, before - peak, more, gpus, after.fits))
     return sorted(found, key=lambda change: -change.saved)
 
 

@@ -13,7 +13,7 @@ from calc.memory.serving import servers, weights_held
 from calc.memory.sharding import stages
 from calc.memory.states import states
 from calc.memory.totals import most_needed, training_ranks
-from calc.memory.verdict import Verdict, largest
+from calc.memory.verdict import Verdict, largest, on_host
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.units import binary
@@ -62,8 +62,7 @@ class PhaseMemory:
         room = "a device whose memory is not known" if self.budget is None else binary(self.budget)
         verdict = {True: "fits: ", False: "does not fit: ", None: ""}[self.fits]
         if self.overflows_host and self.host_room is not None:
-            share = f"a GPU's share of its machine's memory, {binary(self.host_room)}"
-            return f"{verdict}up to {binary(self.host)} of each GPU on the host, of {share}"
+            return verdict + on_host(self.host, self.host_room)
         if self.peak is None:
             return f"{verdict}{binary(self.held)} held all the time, of {room}; not counted: {self.unknown}"
         term, size = largest(self.live)

@@ -100,7 +100,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     last layer: its tensors made anew where checkpointing dropped them, two gradients as large as its largest tensor,
         and under FSDP the next layer's weights on their way. Its gradients before they are divided.
     last one is back: where activations wait on the host, as many of them are on the device as at the last layer, while
-        the gradients of all layers but those that never left it are there.
+        as many layers have gone back as waited there, whose gradients are there.
     first layer: the other layers' activations gone, their gradients there.
     reduction: under ZeRO-2 and 3 the root unit is reduced last; in a pipeline all units are, after the last
         micro-batch.

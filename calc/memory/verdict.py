@@ -23,11 +23,13 @@ class Verdict:
     """Exact bytes of every kind of rank under one plan.
 
     budget: bytes that one GPU gives; None where none is asked for. where: what gives them, as a sentence names it.
+    host_room: a GPU's share of what its machine has; None where that is not known.
     """
 
     ranks: tuple[Rank, ...]
     budget: int | None = None
     where: str = ""
+    host_room: int | None = None
 
     @property
     def worst(self) -> Rank:
@@ -61,7 +63,15 @@ class Verdict:
         return max((rank.host_at_most for rank in self.ranks if isinstance(rank, TrainingRank)), default=None)
 
     @property
+    def overflows_host(self) -> bool:
+        """Whether what waits on the host is more than its machines are known to have."""
+        return self.host_room is not None and (self.host_at_most or 0) > self.host_room
+
+    @property
     def fits(self) -> bool | None:
+        """None where it cannot be told."""
+        if self.overflows_host:
+            return False
         return None if self.budget is None else self.worst.peak <= self.budget
 
     @property
@@ -74,6 +84,9 @@ class Verdict:
         term, size = largest(self.live)
         peak = f"{binary(self.worst.peak)} at the peak"
         biggest = f"the largest term is {term}, {binary(size)}"
+        if self.overflows_host:
+            said = on_host(self.host_at_most or 0, self.host_room or 0)
+            return f"does not fit: {said}; {peak}"
         if self.left is None:
             return f"{peak} ({self.moment}); {biggest}"
         if self.left >= 0:
@@ -81,6 +94,12 @@ class Verdict:
             but = f", but PyTorch's allocator would reserve {binary(self.reserved or 0)}" * tight
             return f"fits in {self.where}: {peak}, {binary(self.left)} left{RUNTIME}{but}; {biggest}"
         return f"does not fit in {self.where}: {peak}, {binary(-self.left)} too much; {biggest}"
+
+
+def on_host(host: int, room: int) -> str:
+    """What is said where a machine has no room for so many bytes of each of its GPUs."""
+    share = f"a GPU's share of its machine's memory, {binary(room)}"
+    return f"up to {binary(host)} of each GPU on the host, of {share}"
 
 
 FAMILIES = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell", "CDNA")
@@ -92,7 +111,9 @@ def verdict(spec: ModelSpec, run: Run, budget: int | None = None, where: str = "
 
     Errors: Refused for a plan that does not divide the model, and for blocks of which it is not known what they keep.
     """
-    return Verdict(tuple(memory_ranks(spec, run)), budget, where or ("" if budget is None else binary(budget)))
+    room = None if run.cluster is None else run.cluster.host_room(run.gpus)
+    named = where or ("" if budget is None else binary(budget))
+    return Verdict(tuple(memory_ranks(spec, run)), budget, named, None if room is None else int(room))
 
 
 def holders(peak: int, dtype: str | None = None) -> list[str]:

@@ -98,6 +98,20 @@ def test_a_gpu_that_is_named_is_as_that_of_its_cluster(run: Run) -> None:
     assert named == of_cluster < other
 
 
+@pytest.mark.parametrize(("batch", "fits"), [("1", True), ("8", False)])
+def test_what_waits_on_the_host_is_to_fit_there_as_predict_says(run: Run, batch: str, fits: bool) -> None:
+    line = ("llama-3-8b", "--cluster", "dgx-h100", "--dp", "8", "--zero", "1", "--offload", "activations")
+    line += ("--stack", "megatron-core", "--seq", "8192", "--batch", batch)
+    record = answer(run, *line)
+    assert record["fits"] is fits
+    assert (record["host_at_most"] <= record["host_room"]) is fits
+    assert record["peak"] <= record["budget"]  # of the GPU, which has room for both
+    status, out, _ = run("predict", *line, "--phase", "training", "--json")
+    assert (status, json.loads(out)["fits"]) == (0, fits)
+    status, out, _ = run("memory", *line)
+    assert ("does not fit: up to" in out and "of each GPU on the host" in out) is not fits
+
+
 def test_a_gpu_is_a_budget(run: Run) -> None:
     usable = load_device("h200").usable
     record = answer(run, "gpt2", "--seq", "128", "--gpu", "H200")
