@@ -49,7 +49,7 @@ class TrainingRank(Rank):
         """
         own, run, live = self.states, self.run, self.timeline
         shards = own.gradients * run.divides(2)
-        streams = own.buffer + shards * (1 - run.accumulates)
+        streams = own.buffer + shards * (1 - _wait(run))
         loss = live["loss"] + streams + ceil_div(self.activations.freed, run.loss_chunks)
         return maximum(self.peak, maximum(loss, live["backward, last layer"] + streams))
 
@@ -108,13 +108,15 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
         brings gradients of a further piece, and of the last one: activations of those before are gone. Between the two
         both change by as much from piece to piece.
     A pipeline's schedule holds what stages exchange throughout, and a micro-batch's result until that has gone back.
-    Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs.
+    Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs or a stack has buffers
+    of all of them from the start.
     """
     gathered = own.weights + own.open
     both = gathered + own.unit + own.following
     back = _gone_back(run, stage)
-    before = own.waiting * run.accumulates if back is None else back.gradients(own, back.touched)
-    first = 1 - run.accumulates if back is None else 1 - at_least(back.touched, stage.chunks)
+    waits = _wait(run)
+    before = own.waiting * waits if back is None else back.gradients(own, back.touched)
+    first = 1 - waits if back is None else 1 - at_least(back.touched, stage.chunks)
     fresh = (own.layer_gradients + own.end_gradients) * first
     again = live.again + 2 * live.widest
     of_loss = live.logits + live.between.logits, live.between.logits, live.scratch
@@ -202,12 +204,21 @@ def _kept_at(back: _GoneBack, live: Activations, stage: Stage, piece: Size) -> S
     return kept + ceil_div(live.ends * left, maximum(stage.held - 1, 1))
 
 
+def _wait(run: Run) -> Size:
+    """1 where gradients of all layers are there before a micro-batch goes back, of earlier ones or as buffers."""
+    return 1 if _has_buffers(run) else run.accumulates
+
+
+def _has_buffers(run: Run) -> bool:
+    """Whether a stack whose products add to gradients has buffers of all of them from the start and never frees them
+    (Megatron-Core's ParamAndGradBuffer)."""
+    return run.stack is not None and run.stack.accumulates
+
+
 def _gone_back(run: Run, stage: Stage) -> _GoneBack | None:
     """How a stage goes back, where gradients appear as it does: in pipelines that go forward first, under stacks that
-    keep none from step to step. Those whose products add to gradients have buffers of all from the start
-    (Megatron-Core's ParamAndGradBuffer); of DualPipe, which goes back early, it is not told."""
-    lasting = run.stack is not None and run.stack.accumulates
-    if is_exactly(run.pp, 1) or run.schedule == "dualpipe" or lasting:
+    keep none from step to step; of DualPipe, which goes back early, it is not told."""
+    if is_exactly(run.pp, 1) or run.schedule == "dualpipe" or _has_buffers(run):
         return None
     layers, passes = sum(stage.layers.values()), run.micro_batches_a_step
     before = maximum(passes * stage.chunks - stage.held, 0)

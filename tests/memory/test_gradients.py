@@ -233,3 +233,14 @@ def test_gradients_that_autograd_makes_are_as_wide_as_weights(recipe: str) -> No
         Run(phase="training", recipe=recipe, gradient_dtype="bf16")
     with pytest.raises(Refused, match="gradient_dtype: expected bf16 beside the recipe bf16"):
         Run(phase="training", recipe="bf16", gradient_dtype="fp32")
+
+
+@pytest.mark.parametrize("stack", ["megatron-core", "pytorch"])
+def test_buffers_of_gradients_are_there_from_the_first_micro_batch_on(stack: str) -> None:
+    """Megatron-Core allocates buffers of all gradients once: one micro-batch needs as much as several, and at its loss
+    the gradients stand beside what layers keep; PyTorch alone has none then."""
+    one, two = (rank(stack=stack, dp=2, batch=2, micro_batches=number) for number in (1, 2))
+    buffers = stack == "megatron-core"
+    assert (one.timeline["loss"] == two.timeline["loss"]) is buffers
+    assert (one.peak == two.peak) is buffers
+    assert two.timeline["loss"] - one.timeline["loss"] == (0 if buffers else one.terms["gradients"])
