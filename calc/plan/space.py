@@ -22,7 +22,7 @@ from calc.spec import ModelSpec, Moe
 from calc.spec.cache_key import CacheKey
 from calc.spec.run import Run
 from calc.time.step.record import tree_of
-from calc.time.step.timed_run import timed_run
+from calc.time.step.timed_run import PARTIAL, timed_run
 
 Column = Any
 """A float64 array, an entry a plan."""
@@ -71,6 +71,7 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
         taken = all(question.launcher.takes(name, value) for name, value in words.items() if name != "recipe")
         taken &= words["expert_tp"] is None or question.launcher.experts != "cut"
         taken &= words["offload"] != "activations" or question.waits_on_host(words)
+        taken &= not (words["checkpointing"] == "full" and question.words.get("graphs") in PARTIAL)
         if words["checkpointing"] == ON_ONE_RANK:
             if not words["sequence_parallel"] or not question.allows("tp", 1):
                 continue

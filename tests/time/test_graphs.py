@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from calc.architectures.models import load_model
 from calc.errors import Refused
+from calc.plan.question import Question
+from calc.plan.space import structures
+from calc.spec.clusters import load_cluster
 from calc.spec.run import Run
 from calc.spec.stack import load_stack
 from calc.time import Prediction, predict
@@ -75,3 +79,14 @@ def test_graphs_that_change_nothing_are_said_to(model: str, stack: str, graphs: 
     words = {"stack": stack, "ep": 8 if model == "qwen3-30b-a3b" else 1, "recipe": "bf16-mixed"}
     plain, told = (_step(model, graphs=each, **words).seconds for each in ("none", graphs))
     assert (told < plain) is tell
+
+
+@pytest.mark.parametrize("graphs", ["routers", "attention"])
+def test_layers_that_run_again_whole_are_captured_by_a_graph_of_the_step_alone(graphs: str) -> None:
+    """Megatron-Core: full recompute is only supported with full iteration CUDA graphs."""
+    with pytest.raises(Refused, match="graphs: expected none or step beside full checkpointing"):
+        _step("qwen3-30b-a3b", ep=8, graphs=graphs, checkpointing="full")
+    assert _step("qwen3-30b-a3b", ep=8, graphs="step", checkpointing="full").seconds > 0
+    asked = Question(load_model("gpt2"), load_cluster("dgx-h100"), (8,), 1024, 64, ("bf16-master",))
+    kinds, _ = structures(replace(asked, words={"stack": "megatron-core", "graphs": graphs}))
+    assert {words["checkpointing"] for words in kinds} == {"none", "selective"}

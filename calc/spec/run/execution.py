@@ -45,8 +45,9 @@ class Execution(RunNode):
     `megatron`, no kernels but the closed form of Korthikanti et al. for memory. None: what each answer takes unless it
     is told: `compiled` where bytes moved are counted, the least that they can be, and `sdpa` where memory and time are.
     graphs: which kernels of a training step CUDA graphs launch, so that they do not wait for a host: of `routers`, what
-    chooses experts (Megatron-Core's scopes moe_router and moe_preprocess); `attention`, those and all of a layer but
-    its dense block or experts (attn and mamba); the whole `step` (full_iteration). None: as the stack has it.
+    chooses experts, and shared ones (Megatron-Core's scopes moe_router and moe_preprocess); `attention`, those and all
+    of a layer but its dense block or experts (attn and mamba); the whole `step` (full_iteration). None: as the stack
+    has it.
     device: masks and casts of training differ, and in 16 bits what a softmax takes.
     window_reading: `tokens`, a window of W holds W tokens; `cache`, W - 1, what a growing cache keeps after prefill.
     latent_reading: how latent attention decodes: `absorbed`, the matrix that makes keys and values is applied to the

@@ -15,13 +15,14 @@ from calc.time.kernels.timing import Timing
 from calc.time.step.prediction import stretch_of
 from calc.trace.functions import Matmul
 
-ROUTERS = ("router",)
+ROUTERS = ("router", "shared_expert")
 IN_GRAPHS: Mapping[Graphs, tuple[str, ...]] = {
     "none": (),
     "routers": ROUTERS,
     "attention": (*ROUTERS, "attention", "ssm", "norm", "other"),
 }
-"""What graphs launch -> components of kernels; graphs of a step launch all."""
+"""What graphs launch -> components of kernels; graphs of a step launch all. Megatron-Core captures shared experts with
+routers (docs/user-guide/features/cuda_graph.md)."""
 
 
 class KernelCost(NamedTuple):

@@ -13,9 +13,12 @@ from calc.spec import Lora, ModelSpec
 from calc.spec.run import ExecutionName, Run, common_context, common_length
 from calc.spec.run.optimizers import usual_optimizer
 from calc.spec.run.precision import recipe, recipe_for
+from calc.time.cluster.stacks import graphs_of
 
 TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
 """The executions whose kernels have times."""
+PARTIAL = ("routers", "attention")
+"""Graphs of a part of each layer."""
 WHOLE = ("batch", "seq", "context", "dp", "tp", "pp", "cp", "ep", "expert_tp", "zero", "interleave", "micro_batches")
 """Fields that must be whole numbers: a time is no formula."""
 
@@ -85,6 +88,10 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     if run.recompute and not (run.trains and run.checkpointing in ("none", "selective")):
         where = f"{run.checkpointing} checkpointing" if run.trains else run.phase
         raise Refused("recompute", f"none beside {where}", ", ".join(run.recompute))
+    if run.trains and run.checkpointing.startswith("full") and graphs_of(run) in PARTIAL:
+        raise Refused(
+            "graphs", "none or step beside full checkpointing, whose layers Megatron-Core captures none of", run.graphs
+        )
     if not run.trains and run.expert_tp is not None:
         raise Refused("expert_tp", f"none in {run.phase}", run.expert_tp)
     ranks = run.pp * run.cp * run.ep
