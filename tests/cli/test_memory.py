@@ -100,7 +100,7 @@ def test_a_gpu_that_is_named_is_as_that_of_its_cluster(run: Run) -> None:
 
 @pytest.mark.parametrize(("batch", "fits"), [("1", True), ("8", False)])
 def test_what_waits_on_the_host_is_to_fit_there_as_predict_says(run: Run, batch: str, fits: bool) -> None:
-    line = ("llama-3-8b", "--cluster", "dgx-h100", "--dp", "8", "--zero", "1", "--offload", "activations")
+    line = ("llama-3-8b", "--cluster", "dgx-h100", "--dp", "8", "--zero", "3", "--offload", "activations")
     line += ("--stack", "megatron-core", "--seq", "8192", "--batch", batch)
     record = answer(run, *line)
     assert record["fits"] is fits
@@ -173,8 +173,8 @@ def test_what_does_not_divide_is_not_advised(run: Run) -> None:
     ("plan", "every"),
     [
         (("llama-3-8b", "--seq", "8192", "--batch", "2", "--zero", "3", "--stack", "fsdp2"), 1),
-        (("llama-3-8b", "--seq", "8192", "--batch", "2", "--zero", "1", "--stack", "megatron-core"), 2),
-        (("qwen3-30b-a3b", "--seq", "4096", "--ep", "8", "--zero", "1", "--stack", "megatron-core"), None),
+        (("llama-3-8b", "--seq", "4096", "--batch", "2", "--zero", "1", "--stack", "megatron-core"), 2),
+        (("qwen3-30b-a3b", "--seq", "1024", "--ep", "8", "--zero", "1", "--stack", "megatron-core"), None),
     ],
 )
 def test_the_least_checkpointing_that_fits_is_what_predict_takes(
