@@ -73,7 +73,7 @@ def memory(
       python -m calc memory llama-3-70b --mode inference --dtype fp8 --gpu h200
     """
     run = with_own_length(model, exact_run(**memory_words(words)))
-    gpu = _of_cluster(run, gpu) if budget is None else gpu
+    gpu = options.of_cluster(run, gpu) if budget is None else gpu
     run = run.changed(accelerator=gpu)
     found = verdict(model, run, *_budget(gpu, budget, memory_fraction))
     more = serving.counted(model, run, found.budget) if run.mode == "inference" else {}
@@ -114,15 +114,6 @@ def _warn(spec: ModelSpec, run: Run) -> None:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
     if run.dp * run.cp > 1 and run.zero == 0 and not (run.stack is not None and run.stack.accumulates):
         remark("PyTorch's DDP holds gradients twice, in buckets too, unless gradient_as_bucket_view=True; not counted")
-
-
-def _of_cluster(run: Run, gpu: str | None) -> str | None:
-    """The device that was said, or the cluster's. Errors: Refused for another than a cluster is made of."""
-    if run.cluster is None:
-        return gpu
-    if gpu is not None and load_device(gpu) != load_device(run.cluster.gpu):
-        raise Refused("--gpu", f"{run.cluster.gpu}, which {run.cluster.name} is made of, or no --cluster", gpu)
-    return run.cluster.gpu
 
 
 def _budget(gpu: str | None, budget: str | None, fraction: str) -> tuple[int | None, str]:

@@ -16,7 +16,7 @@ from calc.cli import completing
 from calc.errors import Refused
 from calc.output.notes import grouped, note
 from calc.spec import ModelSpec
-from calc.spec.run import common_context, common_length
+from calc.spec.run import Run, common_context, common_length
 from calc.units import parse_rate, parse_tokens
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -209,6 +209,17 @@ def read_model(reference: str) -> ModelSpec:
     for text in grouped(spec.notes):
         note(spec, text)
     return spec
+
+
+def of_cluster(run: Run, gpu: str | None) -> str | None:
+    """The device that was said, or the cluster's. Errors: Refused for another than a cluster is made of."""
+    if run.cluster is None:
+        return gpu
+    from calc.spec.catalogue import load_device
+
+    if gpu is not None and load_device(gpu) != load_device(run.cluster.gpu):
+        raise Refused("--gpu", f"{run.cluster.gpu}, which {run.cluster.name} is made of, or no --cluster", gpu)
+    return run.cluster.gpu
 
 
 def reference_of(spec: ModelSpec) -> str:

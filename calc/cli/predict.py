@@ -18,7 +18,6 @@ from calc.output.notes import warn_beyond
 from calc.output.tables import emit
 from calc.quantities.modules import TIMED
 from calc.spec import ModelSpec
-from calc.spec.catalogue import load_device
 from calc.spec.run import Run
 from calc.time import speed_of
 from calc.time.cluster.stacks import graphs_tell
@@ -185,9 +184,8 @@ def _echoed(spec: ModelSpec, run: Run) -> dict[str, Any]:
 
 def _speed(gpu: str | None, profile: str | None, run: Run) -> Speed:
     """The device that is timed. Errors: Refused for several, for none, and for a GPU beside a cluster of others."""
-    if run.cluster is not None and gpu is not None and load_device(gpu) != load_device(run.cluster.gpu):
-        raise Refused("--gpu", f"{run.cluster.gpu}, which {run.cluster.name} is made of, or no --cluster", gpu)
-    named = run.cluster.gpu if run.cluster is not None and gpu is None and profile is None else gpu
+    placed = options.of_cluster(run, gpu)
+    named = placed if gpu is None and profile is None else gpu
     if (named is None) == (profile is None):
         raise Refused("--gpu", "--gpu, --profile or --cluster", "both" if named else "neither")
     if named is not None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from calc.output.tables import Table
 from calc.time import Bar, Prediction, Speed, roof, roofline
-from calc.time.cluster.stacks import graphs_of
 from calc.time.step.expert_rows import expert_rows
 from calc.units import duration, si
 
@@ -24,7 +23,7 @@ def plan_record(it: Prediction) -> dict[str, Any]:
     spread = ("dp", "tp", "pp", "cp", "ep", "expert_tp", "zero", "interleave", "schedule", "shard", "stages")
     further = ("checkpointing", "checkpoint_every", "recompute", "offload", "offload_fraction", "offload_layers")
     plan = {name: getattr(run, name) for name in (*spread, *further)} | {"micro_batches": run.passes_a_step}
-    plan |= {"graphs": graphs_of(run) if run.trains else None}
+    plan |= {"graphs": run.usual_graphs if run.trains else None}
     return plan | {"cluster": run.cluster.name if run.cluster else None, "stack": run.stack.name if run.stack else None}
 
 

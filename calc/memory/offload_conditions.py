@@ -27,9 +27,8 @@ def of_activations_on_host(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         raise Refused("checkpoint_every", f"1 {WITH}: the layers are to be alike", run.checkpoint_every)
     if run.offload_fraction != 1:
         raise Refused("offload_fraction", f"1 {WITH}, of which --offload-layers is a part", run.offload_fraction)
-    graphs = run.graphs or (run.stack.graphs if run.stack is not None else "none")
-    if graphs != "none":
-        raise Refused("graphs", f"none {WITH}, whose copies no graph holds", graphs)
+    if run.usual_graphs != "none":
+        raise Refused("graphs", f"none {WITH}, whose copies no graph holds", run.usual_graphs)
     part = run.offload_layers
     if part is not None and (not isinstance(part, int) or not 1 <= part < spec.n_layers):
         raise Refused("offload_layers", f"1 to {spec.n_layers - 1}, all layers but the last", part)

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from calc.errors import Refused
 from calc.sizes import Size, is_exactly
+from calc.spec.fields import Graphs
 from calc.spec.load import Load
 from calc.spec.model import ModelSpec, check_model
 from calc.spec.run.counting import Counting
@@ -92,6 +93,11 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         served = self.engine is not None and self.mode == "inference"
         stacked = self.mode == "training" and self.stack is not None and self.stack.compiled
         return self.execution or ("compiled" if served or stacked else "sdpa")
+
+    @property
+    def usual_graphs(self) -> Graphs:
+        """What CUDA graphs launch in a step of training: as the run says, else as its stack has it."""
+        return self.graphs or ("none" if self.stack is None else self.stack.graphs)
 
     @property
     def usual_optimizer(self) -> str:

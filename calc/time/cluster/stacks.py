@@ -5,7 +5,7 @@ from __future__ import annotations
 from calc.errors import Refused
 from calc.sizes import Size, either
 from calc.spec import ModelSpec
-from calc.spec.run import Graphs, Run
+from calc.spec.run import Run
 from calc.spec.stack import USUAL_STACK, Stack, load_stack
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
@@ -16,16 +16,11 @@ def stack_of(run: Run) -> Stack:
     return load_stack(USUAL_STACK) if run.stack is None else run.stack
 
 
-def graphs_of(run: Run) -> Graphs:
-    """What CUDA graphs launch in a step of training: as the run says, else as its stack has it."""
-    return run.graphs or stack_of(run).graphs
-
-
 def graphs_tell(spec: ModelSpec, run: Run) -> bool:
     """Whether it changes anything what graphs launch: where something passes between kernels of a host's, and of
     routers' graphs where there are routers."""
     waits = stack_of(run).fitted.between(spec.has_experts) > 0
-    return waits and (graphs_of(run) != "routers" or spec.has_experts)
+    return waits and (run.usual_graphs != "routers" or spec.has_experts)
 
 
 def computing_longer(spec: ModelSpec, run: Run, speed: Speed) -> Size:

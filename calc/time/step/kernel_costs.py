@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from calc.spec.run import Graphs, Run
-from calc.time.cluster.stacks import graphs_of
 from calc.time.device.speed import Speed
 from calc.time.kernels.kernel import Kernel
 from calc.time.kernels.launching import launching
@@ -78,7 +77,7 @@ def kernel_cost(speed: Speed, run: Run, kernel: Kernel, timing: Timing) -> Kerne
 def _launches(kernel: Kernel, run: Run) -> float:
     """Kernels that a host launches for one: of experts' products, one for each expert where a stack groups none; none
     of what a graph launches."""
-    graphs = graphs_of(run)
+    graphs = run.usual_graphs
     if graphs == "step" or kernel.component in IN_GRAPHS[graphs]:
         return 0.0
     one_each = run.stack is not None and run.stack.product_an_expert and kernel.routed is not None

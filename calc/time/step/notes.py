@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from calc.memory.between_stages import pipelined_by_torch
 from calc.memory.phases import PhaseMemory
 from calc.spec.run import Run
-from calc.time.cluster.stacks import graphs_of
 from calc.time.device.datasheet import in_tiles, is_tpu
 from calc.time.device.priors import priors
 from calc.time.device.speed import Speed
@@ -80,7 +79,7 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if run.mtp and run.phase != "decode":
         what = "keep for backward" if run.trains else "hold: their weights, cache and what is live in them"
         found.append(f"memory leaves out what modules that predict further tokens {what}")
-    if run.trains and graphs_of(run) != "none":
+    if run.trains and run.usual_graphs != "none":
         found.append(GRAPHS)
     if run.trains and pipelined_by_torch(run):
         found.append(BETWEEN_STAGES)

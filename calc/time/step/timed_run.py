@@ -13,7 +13,6 @@ from calc.spec import Lora, ModelSpec
 from calc.spec.run import ExecutionName, Run, common_context, common_length
 from calc.spec.run.optimizers import usual_optimizer
 from calc.spec.run.precision import recipe, recipe_for
-from calc.time.cluster.stacks import graphs_of
 
 TIMED_EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "sdpa", "compiled", "graph")
 """The executions whose kernels have times."""
@@ -88,7 +87,7 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     if run.recompute and not (run.trains and run.checkpointing in ("none", "selective")):
         where = f"{run.checkpointing} checkpointing" if run.trains else run.phase
         raise Refused("recompute", f"none beside {where}", ", ".join(run.recompute))
-    if run.trains and run.checkpointing.startswith("full") and graphs_of(run) in PARTIAL:
+    if run.trains and run.checkpointing.startswith("full") and run.usual_graphs in PARTIAL:
         raise Refused(
             "graphs", "none or step beside full checkpointing, whose layers Megatron-Core captures none of", run.graphs
         )
