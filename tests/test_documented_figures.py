@@ -157,7 +157,7 @@ def interval(rows: dict[tuple[str, str], Row]) -> str:
     return f"{low} to {high}"
 
 
-COMPUTED = {"attention": attention(), "conventions": conventions(), "prediction": prediction()}
+COMPUTED = {"attention": attention(), "conventions": conventions(), "prediction-measured": prediction()}
 """Document -> what it says -> what it ought to say."""
 QUOTED = {
     "8,027,901,952": "a total that circulates",

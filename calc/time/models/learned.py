@@ -215,10 +215,10 @@ def fit_learned(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
 
 def fit_once(start: M, shape: Shape, seconds: Column, seed: int = 0) -> M:
     """`start` with the structure, the constants and the residual that come nearest to `seconds`, and no spread."""
+    start = start.model_copy(update={"points": len(seconds), "spread": None, "widths": _widths(shape)})
     fits = [_constants(candidate, shape, seconds) for candidate in start.candidates()]
     best = min(fits, key=lambda fit: fit[1])[0]
-    found = {"points": len(seconds), "spread": None, "widths": _widths(shape)}
-    return _learn(best, shape, seconds, seed).model_copy(update=found)
+    return _learn(best, shape, seconds, seed)
 
 
 def _widths(shape: Shape) -> tuple[float, ...]:
