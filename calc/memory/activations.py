@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from calc.dtypes import misaligned
@@ -13,9 +12,10 @@ from calc.memory.between_stages import between_stages, pipelined_by_torch
 from calc.memory.on_rank import on_rank, saved_on_rank
 from calc.memory.rank import NOTHING, Activations, Between
 from calc.memory.sharding import Stage
+from calc.memory.waiting import Kind, Leaving, if_any, order_of
 from calc.quantities.flops import plain_products
 from calc.quantities.saved_tensors import LayerSaved, SavedTensors, saved_tensors
-from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, largest, minimum
+from calc.sizes import Size, at_least, ceil_div, either, is_exactly, largest, minimum
 from calc.spec import Lora, ModelSpec
 from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
@@ -67,14 +67,8 @@ def activations(
     made = _made(spec, load, settings(spec, run, checkpointing))
     padded = run.fuses and run.stack is None and run.device == "cuda" and _pads(spec, made)
     end = spec.schedule[-1] if spec.schedule else spec.layers[-1].name
-    first = None if run.offload_layers is None else _first(spec, run.offload_layers)
-    return [_on_stage(made, run, checkpointing, stage, padded, end, first) for stage in found]
-
-
-def _first(spec: ModelSpec, layers: Size) -> dict[str, int]:
-    """How many of each group are among the first so many layers."""
-    order = spec.schedule or [group.name for group in spec.layers for _ in range(group.count)]
-    return dict(Counter(order[: int(layers)]))
+    order = order_of(spec, run.offload_layers)
+    return [_on_stage(made, run, checkpointing, stage, padded, end, order) for stage in found]
 
 
 def _made(spec: ModelSpec, load: Load, how: Settings) -> SavedTensors:
@@ -105,10 +99,10 @@ def _on_stage(
     stage: Stage,
     padded: bool,
     end: str,
-    first: Mapping[str, int] | None,
+    order: Sequence[str],
 ) -> Activations:
     """What one stage keeps of what the whole model does. padded: whether the head's products are. end: the group of
-    the last layer. first: layers of each group that wait on the host, None for all but the last."""
+    the last layer. order: that of each, where what a part of them keeps waits on the host."""
     layers: Size = 0
     here: list[tuple[LayerSaved, Size]] = []
     for each in made.layers.values():
@@ -124,15 +118,16 @@ def _on_stage(
         layers = layers + _of_layers(each, n, run, checkpointing)
         if run.offload != "activations":
             layers = layers - _counted_outside(each, run, checkpointing)
-    again = largest(_if_any(n, _again(each, run, checkpointing)) for each, n in here)
-    widest = largest(_if_any(n, saved_on_rank(saved, run)) for each, n in here for saved in each.whole)
+    again = largest(if_any(n, _again(each, run, checkpointing)) for each, n in here)
+    widest = largest(if_any(n, saved_on_rank(saved, run)) for each, n in here for saved in each.whole)
     layers = ceil_div(layers, stage.chunks) * stage.held
     between, there = _between(made, here, run, checkpointing, stage)
     layers = layers - there
     moved: Size = 0
     if run.offload == "activations":
-        moved, coming = _on_host(here, run, checkpointing, end, first)
-        layers = layers - moved + coming
+        leaving = _leaving(here, run, checkpointing, end, order)
+        moved = leaving.moved
+        layers = layers - moved + (leaving.beyond_the_last if run.waits_for_host else leaving.on_its_way)
     outside = _sum(made.common, run)
     outside = outside + either(stage.first, ceil_div(_sum(made.front, run) * stage.held, stage.chunks))
     outside = outside + either(stage.last, _sum(made.end, run))
@@ -161,30 +156,16 @@ def _between(
     return between_stages(run, stage, vector, kept, logits)
 
 
-def _on_host(
+def _leaving(
     here: Sequence[tuple[LayerSaved, Size]],
     run: Run,
     checkpointing: Checkpointing,
     end: str,
-    first: Mapping[str, int] | None,
-) -> tuple[Size, Size]:
-    """(what waits on the host, and of it the most that is on its way, and on the GPU too, beside the layer at work).
-
-    Every tensor once. Those of the last layer, of the group `end`, stay, since backward begins with them, or those of
-    all but the `first`; casts of weights are none of what a layer makes, and stay.
-    """
-    last = [place for place, (layer, _) in enumerate(here) if layer.name == end][-1]
-    left = {} if first is None else dict(first)
-    crossing: list[tuple[Size, Size]] = []
-    for place, (layer, n) in enumerate(here):
-        waits = n - (place == last)
-        if first is not None:  # of ways through a group's layers, those at its start come first
-            waits = minimum(n, left.get(layer.name, 0))
-            left[layer.name] = left.get(layer.name, 0) - waits
-        if not is_exactly(waits, 0):
-            crossing.append((waits, _crosses(layer, run, checkpointing)))
-    moved = sum((waits * size for waits, size in crossing), start=0)
-    return moved, minimum(moved, largest(_if_any(waits, size) for waits, size in crossing))
+    order: Sequence[str],
+) -> Leaving:
+    """Which layers' activations leave for the host; casts of weights are none of what a layer makes, and stay."""
+    kinds = [Kind(layer.name, layer.count, n, _crosses(layer, run, checkpointing)) for layer, n in here]
+    return Leaving(kinds, end, run.offload_layers, order)
 
 
 def _crosses(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
@@ -192,11 +173,6 @@ def _crosses(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:
     casts = _sum(tuple(saved for saved in each.saved if saved.tensor.weight is not None), run)
     whole = checkpointing in ("none", "selective")
     return _of_layers(each, 1, run, checkpointing) - (casts if whole else 0)
-
-
-def _if_any(layers: Size, size: Size) -> Size:
-    """What there is of a kind of layers only on the stages, of a column of them, that have some."""
-    return either(layers > 0, size) if is_array(layers) else size
 
 
 def _of_way(each: LayerSaved, layers: Size, first: Size, early: Size) -> Size:

@@ -65,11 +65,13 @@ class DeepEP(Node):
 
 class ActivationsOnHost(Node):
     """How a stack keeps on the host what layers keep for backward. source: where it was read. checkpointing: what it
-    recomputes beside. part: whether it can do so of a part of the layers."""
+    recomputes beside. part: whether it can do so of a part of the layers. bounded: whether layers wait for those that
+    leave, and come back in the place of those that have gone back, so that a GPU holds no more of them than stay."""
 
     source: str
     checkpointing: tuple[str, ...]
     part: bool = False
+    bounded: bool = False
 
 
 class Fitted(Node):

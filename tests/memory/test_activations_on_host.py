@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,29 @@ def test_what_is_on_its_way_is_of_layers_that_cross(layers: int | None) -> None:
     moved = [activations(offload="activations", offload_layers=each).moved for each in (1, 3, 4)]
     largest = moved[0] if layers in (1, 2, 3) else moved[2] - moved[1]
     assert found.layers == without.layers - found.moved + largest
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "deepseek-v3", "qwen3-next-80b-a3b"])
+def test_under_megatron_core_no_more_layers_are_there_at_once_than_stay(model: str) -> None:
+    """Layers wait for those that leave: of so many one after the other, those that keep the most."""
+    words: dict[str, Any] = {"recipe": "bf16-master", "seq": 512, "stack": "megatron-core"}
+    spec = calc.load_model(model)
+
+    def activations(**more: Any) -> Any:
+        (rank,) = memory_ranks(spec, Run(**words, **more))
+        assert isinstance(rank, TrainingRank)
+        return rank.activations
+
+    without, last = activations(), spec.n_layers - 1
+    on_host = [0, *(activations(offload="activations", offload_layers=n).moved for n in range(1, last + 1))]
+    sizes = [b - a for a, b in pairwise(on_host)]
+    sizes.append(sizes[-1] if model != "qwen3-next-80b-a3b" else sizes[3])  # the last layer is of the fourth's kind
+    for leaving in (1, 3, last // 2, last - 1, last):
+        stay = spec.n_layers - leaving
+        most = max(sum(sizes[first : first + stay]) for first in range(leaving + 1))
+        rest = without.layers - sum(sizes)  # what layers keep that is no activation
+        assert activations(offload="activations", offload_layers=leaving).layers == most + rest
+    assert activations(offload="activations").layers == max(sizes) + rest
 
 
 def test_casts_of_weights_stay() -> None:

@@ -63,6 +63,47 @@ def test_a_step_is_longer_by_what_nothing_hides(micro_batches: int, layers: int 
     assert host.interval.high / host.seconds > plain.interval.high / plain.seconds
 
 
+def waits(layers: int, computing: float, copy: float, leaving: int) -> tuple[float, float]:
+    """Seconds that the layers of a pass wait forward and back, layer by layer, as Transformer Engine's
+    DefaultOffloadSynchronizer has it: of `layers`, `leaving` go; each computes and is copied for so long."""
+    stay, compute, stream = layers - leaving, 0.0, 0.0
+    left: list[float] = []
+    for layer in range(layers):
+        compute = max(compute, left[layer - stay]) if layer >= stay else compute
+        compute += computing
+        if layer < leaving:
+            stream = max(stream, compute) + copy
+            left.append(stream)
+    forward, compute, stream, back = compute - layers * computing, 0.0, 0.0, {}
+    for layer in reversed(range(layers)):
+        coming = layer - (stay - 1)
+        if 0 <= coming < leaving:
+            stream = max(stream, compute) + copy
+            back[coming] = stream
+        compute = max(compute, back.get(layer, 0.0)) + computing
+    return forward, compute - layers * computing
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("layers", [None, 31, 30, 29, 16, 1])
+def test_layers_wait_for_those_that_leave(layers: int | None, batch: int) -> None:
+    """Under Megatron-Core no more layers are on the GPU than stay: where one stays, no copy is hidden."""
+    spec = calc.load_model("llama-3-8b")
+    words: dict[str, Any] = ON | {"dp": 8, "zero": 1, "micro_batches": 2, "stack": "megatron-core", "batch": batch}
+    plain, host = (
+        predict(spec, "h100-sxm", **words, **own) for own in ({}, {"offload": "activations", "offload_layers": layers})
+    )
+    (rank,) = memory_ranks(spec, host.run)
+    assert isinstance(rank, TrainingRank)
+    leaving = layers or 31
+    for place, stretch in enumerate(("forward", "backward")):
+        computing = sum(row.seconds for row in plain.kernels if row.kernel.direction == stretch) / 2
+        (way,) = (row for row in host.kernels if row.kernel.component == "offload" and row.kernel.direction == stretch)
+        open_ = waits(32, computing / 33, rank.host / LINK / leaving, leaving)[place]
+        assert way.seconds - way.hidden == pytest.approx(2 * open_, rel=1e-9, abs=1e-12)
+        assert (way.hidden == 0) is (leaving == 31)
+
+
 def test_what_the_documents_say() -> None:
     spec = calc.load_model("llama-3-8b")
     words: dict[str, Any] = ON | {"dp": 8, "zero": 3, "seq": 8192}
@@ -76,6 +117,16 @@ def test_what_the_documents_say() -> None:
     assert (
         f"each way takes {rank.host / LINK:.2f} s, and the step {host.seconds:.2f} s instead of {plain.seconds:.2f}"
         in text
+    )
+    words |= {"stack": "megatron-core", "zero": 1}
+    plain, *others = (
+        predict(spec, "h100-sxm", **words, **own)
+        for own in ({}, *({"offload": "activations", "offload_layers": layers} for layers in (31, 30, 16)))
+    )
+    found = [f"{each.seconds:.2f}" for each in others]
+    assert (
+        f"under Megatron-Core the step is {plain.seconds:.2f} s, with 31 layers' on the host {found[0]}, with 30 "
+        f"{found[1]}, and with 16 {found[2]}" in text
     )
 
 

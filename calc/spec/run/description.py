@@ -139,6 +139,12 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.stack.gradient_copy
 
     @property
+    def waits_for_host(self) -> bool:
+        """Whether layers wait for others' activations to leave for the host, as their stack has it."""
+        its = None if self.stack is None else self.stack.activations_on_host
+        return self.offload == "activations" and its is not None and its.bounded
+
+    @property
     def narrow_weights(self) -> NarrowWeights | None:
         """What matrices take in training whose products are in fewer bits than weights are kept in. Products in fp8
         need them transposed too, but on devices whose products take any layout.

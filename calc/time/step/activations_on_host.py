@@ -8,7 +8,7 @@ from typing import NamedTuple
 from calc.errors import Refused
 from calc.memory.activations import activations
 from calc.memory.sharding import Stage, stages
-from calc.sizes import Size, minimum
+from calc.sizes import Size, at_least, minimum
 from calc.spec import ModelSpec
 from calc.spec.hardware import Device
 from calc.spec.run import Run
@@ -42,8 +42,7 @@ def moved_bytes(spec: ModelSpec, run: Run) -> float:
 def crossings(
     run: Run, device: Device | None, stage: Stage, moved: Size, computing: Mapping[str, Size]
 ) -> Iterator[Crossing]:
-    """Both ways of a micro-batch's `moved` bytes, each behind its stretch but for one layer, as copies begin
-    once one is through.
+    """Both ways of a micro-batch's `moved` bytes, each behind the part of its stretch that `_beside` says.
 
     They cross the link to the host at the part of its rate that [host_copies] says, one direction at a time, and no
     faster than a machine's GPUs can share its memory, where that is known.
@@ -57,7 +56,19 @@ def crossings(
     if shared is not None:
         rate = minimum(rate, shared)
     seconds = moved / rate
-    parts = sum(stage.layers.values()) + 1  # the 1 added is the head, whose computing is taken to last a layer's
-    part = 1 - 1 / parts
+    part = _beside(run, sum(stage.layers.values()))
     for way, during in BOTH_WAYS:
         yield Crossing(way, during, seconds, minimum(seconds, part * computing.get(during, 0.0)))
+
+
+def _beside(run: Run, layers: Size) -> Size:
+    """The part of a stretch that copies pass beside, where the head is taken to compute as long as a layer.
+
+    All layers but the first, since a copy begins once one is through. Where no more layers may be on the GPU than stay,
+    the last one waits for all copies down, and the last one but one sees the first copy up begin: neither head nor two
+    layers hide any. Where one layer stays, each waits for the copy of the one before it.
+    """
+    if not run.waits_for_host:
+        return layers / (layers + 1)
+    stay = 1 if run.offload_layers is None else layers - run.offload_layers
+    return at_least(stay, 2) * (layers - 2) / (layers + 1)
