@@ -51,9 +51,8 @@ def of_activations_on_host(spec: ModelSpec, run: Run) -> Iterator[Condition]:
 def of_optimizer_on_host(run: Run) -> Iterator[Condition]:
     """What updating weights on the host asks of a run. Errors: Refused for what is not described."""
     if run.usual_optimizer != "adamw":
-        raise Refused(
-            "optimizer", "adamw with --offload optimizer: what others keep there is not described", run.optimizer
-        )
+        expected = "adamw with --offload optimizer: what others keep there is not described"
+        raise Refused("optimizer", expected, run.usual_optimizer)
     how = run.precision
     if how.updated != "fp32":
         raise Refused("recipe", "one that updates weights in fp32 with --offload optimizer", run.recipe)

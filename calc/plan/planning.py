@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -127,11 +128,13 @@ def answer(
 
 
 def with_offload(question: Question) -> Question | None:
-    """The same with the optimizer on the host, where nothing is said of that and stack and cluster allow it."""
+    """The same with the optimizer on the host, where nothing is said of that and all that is said allows it."""
     can = question.launcher.takes("offload", "optimizer") and question.cluster.host is not None
     if "offload" in question.fixed or not can:
         return None
-    return replace(question, fixed={**question.fixed, "offload": "optimizer"})
+    with suppress(Refused):
+        return replace(question, fixed={**question.fixed, "offload": "optimizer"})
+    return None
 
 
 def _timed_alone(question: Question, seen: Seen, top: int) -> list[Plan]:

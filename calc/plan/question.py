@@ -8,8 +8,7 @@ from typing import Any
 
 from calc.errors import Refused
 from calc.memory.expert_conditions import whole_experts
-from calc.memory.fp8_conditions import check_blocks, check_scaling, of_fp8_weights
-from calc.memory.optimizer_conditions import of_precision_aware
+from calc.plan.agreement import check_fixed, check_formats
 from calc.plan.launchers import Launcher, launcher
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
@@ -42,8 +41,6 @@ IF_ASKED = {"offload": "none"}
 """Words of which one value alone is listed unless a question fixes another."""
 BESIDE_MODULES = ("none", "selective")
 """Checkpointing beside which modules are computed again by themselves."""
-FORMATS = ("stack", "optimizer", "precision_aware", "gradient_dtype", "fp8_recipe", "fp8_param_gather")
-"""Words that say number formats, or what they go with."""
 CONTEXT = 2**30
 """Bytes of a GPU that CUDA's context and its libraries' own buffers take, at most; beside what PyTorch reserves."""
 MOST_GPUS = 2**17
@@ -83,7 +80,7 @@ class Question:
         for name in self.fixed:
             if name not in (*SIZES, *CHOICES, "recipe"):
                 raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
-        self._check_formats()
+        check_formats(self)
         for name in CHOICES.keys() & self.words.keys():
             raise Refused(name, f"--fix {name}=VALUE where plans are searched", self.words[name])
         for name in self.at_most:
@@ -111,18 +108,7 @@ class Question:
             raise Refused("--fix recompute", "checkpointing none or selective beside it", self.fixed["checkpointing"])
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
-
-    def _check_formats(self) -> None:
-        """Errors: Refused for number formats of all plans that go with no recipe of theirs, or not with the stack."""
-        said = {name: self.words[name] for name in FORMATS if name in self.words}
-        check_scaling(said.get("fp8_recipe"), self.fixed.get("recompute", ()))
-        for recipe in self.recipes:
-            run = Run(phase="training", recipe=recipe, cluster=self.cluster, **said)
-            check_blocks(run)
-            if run.fp8_param_gather:
-                list(of_fp8_weights(self.spec, run))
-            if run.precision_aware:
-                list(of_precision_aware(run))
+        check_fixed(self)
 
     @classmethod
     def about(

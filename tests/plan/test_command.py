@@ -377,6 +377,31 @@ def test_refusals_are_one_line(run: Run, changed: dict[str, str], said: str) -> 
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--fix offload_layers=12", "offload_layers: expected 1 to 11, all layers but the last, found 12"),
+        ("--graphs attention", "graphs: expected none with --offload activations"),
+        ("--fix recompute=mlp", "recompute: expected none under megatron-core with --offload activations"),
+        ("--fix checkpointing=full", "checkpointing: expected none under megatron-core with --offload activations"),
+        ("--stack torchtitan", "stack: expected with --offload activations one of deepspeed, megatron-core"),
+        ("--stack deepspeed --fix checkpointing=none", "checkpointing: expected full under deepspeed"),
+        ("--fix offload=none --graphs attention --fix checkpointing=full", "graphs: expected none or step beside full"),
+        ("--fix offload=optimizer --optimizer lion", "optimizer: expected adamw with --offload optimizer"),
+        ("--fix offload=optimizer --dtype bf16,fp32", ""),
+        ("--fix offload=optimizer --dtype bf16", "what others keep there is not described, found adamw-bf16"),
+    ],
+)
+def test_words_that_go_with_nothing_are_refused_before_a_search(run: Run, words: str, said: str) -> None:
+    """Recipes where none goes with what is fixed."""
+    plain = words.split() if "--stack" in words else ["--stack", "megatron-core", *words.split()]
+    first = [] if "offload=" in words else ["--fix", "offload=activations"]
+    status, _, err = run("plan", "gpt2", *ASKED[: ASKED.index("--stack")], *first, *plain)
+    assert (status == 2) is bool(said), err
+    assert said in err
+    assert not said or len(err.strip().splitlines()) == 1
+
+
 def test_what_a_launch_file_cannot_hold_is_said(run: Run) -> None:
     """Of a file that recomputes whole layers the best that it can hold is written, and the other plan named; one whose
     file holds all that its stack runs says nothing, nor does one whose best plan is the best."""

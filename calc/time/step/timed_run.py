@@ -58,6 +58,14 @@ def timed_run(spec: ModelSpec, run: Run | None = None, *, columns: bool = False,
     return made
 
 
+def check_graphs(run: Run) -> None:
+    """Errors: Refused for graphs of a part of layers of which none is captured."""
+    if run.checkpointing.startswith("full") and run.usual_graphs in PARTIAL:
+        raise Refused(
+            "graphs", "none or step beside full checkpointing, whose layers Megatron-Core captures none of", run.graphs
+        )
+
+
 def _spread(given: dict[str, Any]) -> dict[str, Any]:
     """`dp` in the place of `gpus`: as many replicas as there are GPUs for.
 
@@ -87,10 +95,8 @@ def _possible(spec: ModelSpec, run: Run, columns: bool) -> None:
     if run.recompute and not (run.trains and run.checkpointing in ("none", "selective")):
         where = f"{run.checkpointing} checkpointing" if run.trains else run.phase
         raise Refused("recompute", f"none beside {where}", ", ".join(run.recompute))
-    if run.trains and run.checkpointing.startswith("full") and run.usual_graphs in PARTIAL:
-        raise Refused(
-            "graphs", "none or step beside full checkpointing, whose layers Megatron-Core captures none of", run.graphs
-        )
+    if run.trains:
+        check_graphs(run)
     if not run.trains and run.expert_tp is not None:
         raise Refused("expert_tp", f"none in {run.phase}", run.expert_tp)
     ranks = run.pp * run.cp * run.ep
