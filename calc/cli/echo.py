@@ -90,8 +90,8 @@ def _further_words(run: Run, specs: Sequence[ModelSpec]) -> dict[str, Any]:
             found["offload"] = run.offload
         if run.offload == "optimizer":
             found["offload_fraction"] = run.offload_fraction
-        if run.offload_layers is not None:
-            found["offload_layers"] = run.offload_layers
+        if run.layers_on_host is not None:
+            found["offload_layers"] = run.layers_on_host
     if run.document is not None:
         found["document"] = run.document
     if any(spec.encoder is not None for spec in specs):

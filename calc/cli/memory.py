@@ -100,16 +100,13 @@ def memory(
 def _warn(spec: ModelSpec, run: Run) -> None:
     """Notes on what was asked and changes nothing, or less than it seems; a refusal comes without them."""
     notes.unused_in_mode(run)
-    if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
-        remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")
     warn_beyond(spec, run.seq, "--seq")
     notes.of_inputs(spec, run.source_seq)
     notes.of_places(spec, run)
     if run.mode == "inference":
         return
     notes.undivided(run)
-    if run.offload != "optimizer" and given("offload_fraction"):
-        remark("--offload-fraction changes nothing without --offload optimizer")
+    notes.idle(run)
     if run.dp * run.cp > 1 and run.zero > 1 and run.pp > 1:
         remark("in a pipeline --zero 2 and 3 divide gradients only after the last micro-batch")
     if run.dp * run.cp > 1 and run.zero == 0 and not (run.stack is not None and run.stack.accumulates):

@@ -45,6 +45,16 @@ def undivided(run: Run) -> None:
         remark(f"--zero {run.zero} divides nothing among one data-parallel rank; add --dp")
 
 
+def idle(run: Run) -> None:
+    """Name the options of a training that change nothing beside the others."""
+    if run.checkpoint_every != 1 and not run.checkpointing.startswith(("full", "selective-op")):
+        remark("--checkpoint-every changes nothing without --checkpointing full or selective-op")
+    if run.offload != "optimizer" and given("offload_fraction"):
+        remark("--offload-fraction changes nothing without --offload optimizer")
+    if run.offload != "activations" and given("offload_layers"):
+        remark("--offload-layers changes nothing without --offload activations")
+
+
 def of_inputs(spec: ModelSpec, frames: int | None, uses: Collection[str] = Run.model_fields) -> None:
     """Name the options that tell of sound and of pictures where `spec` reads none, or none of that length.
 

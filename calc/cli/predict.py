@@ -141,8 +141,8 @@ def predict(
     run = timed_run(model, **words, gpus=gpus)
     speed = _speed(gpu, profile, run)
     found = predicted(model, speed, run)
-    _warn(model, run)
     run = found.run
+    _warn(model, run)
     bars = waterfall(found, speed)
     ahead = _launched_ahead(model, speed, found)
     record = {
@@ -211,3 +211,4 @@ def _warn(spec: ModelSpec, run: Run) -> None:
     warn_beyond(spec, run.context + 1 if decode else run.seq, "--context + 1 =" if decode else "--seq")
     if run.trains:
         notes.undivided(run)
+        notes.idle(run)

@@ -67,7 +67,7 @@ def activations(
     made = _made(spec, load, settings(spec, run, checkpointing))
     padded = run.fuses and run.stack is None and run.device == "cuda" and _pads(spec, made)
     end = spec.schedule[-1] if spec.schedule else spec.layers[-1].name
-    order = order_of(spec, run.offload_layers)
+    order = order_of(spec, run.layers_on_host)
     return [_on_stage(made, run, checkpointing, stage, padded, end, order) for stage in found]
 
 
@@ -165,7 +165,7 @@ def _leaving(
 ) -> Leaving:
     """Which layers' activations leave for the host; casts of weights are none of what a layer makes, and stay."""
     kinds = [Kind(layer.name, layer.count, n, _crosses(layer, run, checkpointing)) for layer, n in here]
-    return Leaving(kinds, end, run.offload_layers, order)
+    return Leaving(kinds, end, run.layers_on_host, order)
 
 
 def _crosses(each: LayerSaved, run: Run, checkpointing: Checkpointing) -> Size:

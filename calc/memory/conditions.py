@@ -94,8 +94,6 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from of_fp8_weights(spec, run)
     if run.precision_aware and run.mode == "training":
         yield from of_precision_aware(run)
-    if run.offload_layers is not None and run.offload != "activations":
-        raise Refused("offload_layers", "none without --offload activations", run.offload_layers)
     if run.shard is not None:
         yield from _sharing(run, run.shard)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):

@@ -29,7 +29,7 @@ def of_activations_on_host(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         raise Refused("offload_fraction", f"1 {WITH}, of which --offload-layers is a part", run.offload_fraction)
     if run.usual_graphs != "none":
         raise Refused("graphs", f"none {WITH}, whose copies no graph holds", run.usual_graphs)
-    part = run.offload_layers
+    part = run.layers_on_host
     if part is not None and (not isinstance(part, int) or not 1 <= part < spec.n_layers):
         raise Refused("offload_layers", f"1 to {spec.n_layers - 1}, all layers but the last", part)
     if run.stack is not None:

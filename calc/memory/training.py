@@ -126,7 +126,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     second: dict[str, dict[str, Size]] = {}
     if run.offload == "activations":
         layers = sum(stage.layers.values())
-        stayed = 1 if run.offload_layers is None else layers - run.offload_layers
+        stayed = 1 if run.layers_on_host is None else layers - run.layers_on_host
         there = maximum(own.waiting - stayed * own.layer_gradients * first, before) + own.reduced
         second["backward, the last one is back"] = moment(both, there, live.in_flight, named, again)
     later: dict[str, dict[str, Size]] = {}

@@ -33,8 +33,8 @@ def predict_command(question: Question, run: Run) -> str | None:
         words["offload"] = run.offload
     if run.offload == "optimizer":
         words["offload_fraction"] = run.offload_fraction
-    if run.offload_layers is not None:
-        words["offload_layers"] = run.offload_layers
+    if run.layers_on_host is not None:
+        words["offload_layers"] = run.layers_on_host
     if run.stages is not None:
         words["stages"] = ",".join(map(str, run.stages))
     options = [flag for name, flag in FLAGS.items() if words.pop(name, False)]

@@ -229,7 +229,7 @@ def plan_words(run: Run) -> dict[str, Any]:
         "sequence_parallel": bool(run.divides_sequence),
         "offload": run.offload,
         "offload_fraction": run.offload_fraction if run.offload == "optimizer" else None,
-        "offload_layers": run.offload_layers,
+        "offload_layers": run.layers_on_host,
         "recipe": run.recipe,
     }
 

@@ -416,8 +416,28 @@ def test_what_stands_on_the_host(run: Run) -> None:
     _, shown, _ = run("memory", *asked, "optimizer", "--offload-fraction", "0.5")
     assert "on the host, at most" in shown
     assert "optimizer on the host, 0.5 of it" in " ".join(shown.split())
-    _, _, err = run("memory", *asked, "none", "--offload-fraction", "0.5")
-    assert err == "note: --offload-fraction changes nothing without --offload optimizer\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--offload-fraction", "0.5"], "--offload-fraction changes nothing without --offload optimizer"),
+        (["--offload-layers", "3"], "--offload-layers changes nothing without --offload activations"),
+        (["--offload-layers", "3", "--offload", "optimizer"], "--offload-layers changes nothing without --offload act"),
+        (["--checkpoint-every", "2"], "--checkpoint-every changes nothing without --checkpointing full or selective"),
+    ],
+)
+def test_words_without_what_they_are_of_are_named(run: Run, words: list[str], said: str) -> None:
+    """By `memory` and `predict` alike, whose answers are those without them."""
+    asked = ["gpt2", "--stack", "megatron-core", "--cluster", "dgx-h100", "--checkpointing", "none", "--seq", "64"]
+    for command in (["memory"], ["predict", "--phase", "training"]):
+        plain = json.loads(run(*command, *asked, *words[2:], "--json")[1])
+        status, out, err = run(*command, *asked, *words, "--json")
+        assert (status, err.startswith(f"note: {said}"), len(err.splitlines())) == (0, True, 1)
+        found = json.loads(out)
+        for name in ("peak", "seconds"):
+            assert found.get(name) == plain.get(name)
+        assert "offload_layers" not in found["run"]
 
 
 @pytest.mark.parametrize("stack", ["megatron-core", "fsdp2", "deepspeed"])

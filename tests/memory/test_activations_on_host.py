@@ -184,7 +184,6 @@ def test_columns_are_the_plans_one_by_one() -> None:
     ("gpt2", {"checkpointing": "full", "checkpoint_every": 2}, "checkpoint_every: expected 1"),
     ("gpt2", {"offload_fraction": 0.5}, "offload_fraction: expected 1"),
     ("gpt2", {"offload_layers": 12}, "offload_layers: expected 1 to 11, all layers but the last, found 12"),
-    ("gpt2", {"offload_layers": 3, "offload": "none"}, "offload_layers: expected none without --offload activations"),
     ("gpt2", {"offload_layers": 3, "stack": "deepspeed", "recipe": "bf16-zero", "checkpointing": "full"},
      "offload_layers: expected none under deepspeed"),
     ("gpt2", {"stack": "torchtitan"}, "stack: expected with --offload activations one of deepspeed, megatron-core"),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from calc.errors import Refused
+from calc.sizes import Size
 from calc.spec.run.node import MaybePositive, MaybeYesNo, Positive, RunNode, Word, Words, YesNo
 
 Checkpointing = Literal["none", "selective", "selective-op", "full", "full-early-stop"]
@@ -89,6 +90,12 @@ class Training(RunNode):
     offload_layers: MaybePositive = Field(
         default=None, description="Training: of how many layers, from the first on, --offload activations is."
     )
+
+    @property
+    def layers_on_host(self) -> Size | None:
+        """Of how many layers, from the first on, activations wait on the host; None where all but the last do, or
+        none."""
+        return self.offload_layers if self.offload == "activations" else None
 
     @property
     def again(self) -> frozenset[str]:

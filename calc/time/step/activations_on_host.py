@@ -70,5 +70,5 @@ def _beside(run: Run, layers: Size) -> Size:
     """
     if not run.waits_for_host:
         return layers / (layers + 1)
-    stay = 1 if run.offload_layers is None else layers - run.offload_layers
+    stay = 1 if run.layers_on_host is None else layers - run.layers_on_host
     return at_least(stay, 2) * (layers - 2) / (layers + 1)
