@@ -12,7 +12,7 @@ from calc.memory.rank import Rank
 from calc.memory.serving import servers, weights_held
 from calc.memory.sharding import stages
 from calc.memory.states import states
-from calc.memory.totals import most_needed, training_ranks
+from calc.memory.totals import training_ranks
 from calc.memory.verdict import Verdict, largest, on_host
 from calc.spec import ModelSpec
 from calc.spec.run import Run
@@ -26,7 +26,8 @@ class PhaseMemory:
     peak: at the highest moment; None where what is live is not known, and why is in `unknown`. held: what is there all
     the time, weights and caches or the states of training. budget: what the device has; None where that is not known.
     live: at the peak, by term. prompts: in decode, what reading all prompts in one pass would take before it.
-    host: of the host's memory, at most; host_room: a GPU's share of what its machine has, None where that is not known.
+    host, host_at_most: of the host's memory, and where its allocator rounds up; None where nothing is trained.
+    host_room: a GPU's share of what its machine has, None where that is not known.
     """
 
     peak: int | None
@@ -35,13 +36,14 @@ class PhaseMemory:
     live: Mapping[str, int]
     unknown: str = ""
     prompts: int | None = None
-    host: int = 0
+    host: int | None = None
+    host_at_most: int | None = None
     host_room: int | None = None
 
     @property
     def overflows_host(self) -> bool:
         """Whether what waits on the host is more than its machines are known to have."""
-        return self.host_room is not None and self.host > self.host_room
+        return self.host_room is not None and (self.host_at_most or 0) > self.host_room
 
     @property
     def fits(self) -> bool | None:
@@ -62,7 +64,7 @@ class PhaseMemory:
         room = "a device whose memory is not known" if self.budget is None else binary(self.budget)
         verdict = {True: "fits: ", False: "does not fit: ", None: ""}[self.fits]
         if self.overflows_host and self.host_room is not None:
-            return verdict + on_host(self.host, self.host_room)
+            return verdict + on_host(self.host_at_most or 0, self.host_room)
         if self.peak is None:
             return f"{verdict}{binary(self.held)} held all the time, of {room}; not counted: {self.unknown}"
         term, size = largest(self.live)
@@ -94,11 +96,9 @@ def phase_memory(spec: ModelSpec, run: Run, budget: int | None) -> PhaseMemory:
     once = None
     if run.phase == "decode":
         once = Verdict(tuple(servers(spec, _with_token(spec, run)))).worst.peak
-    host = int(most_needed(found.ranks).host)
     room = None if run.cluster is None else run.cluster.host_room(run.gpus)
-    return PhaseMemory(
-        found.worst.peak, _held(spec, run), budget, live, "", once, host, None if room is None else int(room)
-    )
+    hosts = found.host, found.host_at_most, None if room is None else int(room)
+    return PhaseMemory(found.worst.peak, _held(spec, run), budget, live, "", once, *hosts)
 
 
 def _with_token(spec: ModelSpec, run: Run) -> Run:

@@ -22,12 +22,13 @@ CHUNK = 2**13
 
 class Needs(NamedTuple):
     """Bytes of the rank that holds the most. peak: live at once. reserved: what PyTorch's allocator then holds, in
-    training (`calc.memory.training.TrainingRank.reserved`); the peak where that is not predicted. host: of the host's
-    memory, for the rank that takes the most of it, at most (`TrainingRank.host_at_most`)."""
+    training (`calc.memory.training.TrainingRank.reserved`); the peak where that is not predicted. host,
+    host_at_most: of the host's memory, for the rank that takes the most of it (`TrainingRank`)."""
 
     peak: Size
     reserved: Size
     host: Size
+    host_at_most: Size
 
 
 def _possible(spec: ModelSpec, run: Run, terms: Mapping[str, Size]) -> Mapping[str, Size]:
@@ -102,12 +103,12 @@ def _needs(spec: ModelSpec, run: Run, served: Served) -> Needs:
 
     if run.mode == "inference":
         peak = largest(rank.peak for rank in served(spec, run))
-        return Needs(peak, peak, 0)
+        return Needs(peak, peak, 0, 0)
     stage, row = stage_columns(spec, run)
     wide = run.placed({name: column[row] for name, column in _columns(run).items()})
     (rank,) = on_stages(spec, wide.load(mtp=False), wide, [stage], wide.checkpointing, wide.frozen)
     starts, empty = numpy.flatnonzero(numpy.diff(row, prepend=-1)), numpy.zeros(len(row))
-    of_stages = rank.peak, rank.reserved, rank.host_at_most
+    of_stages = rank.peak, rank.reserved, rank.host, rank.host_at_most
     return Needs(*(numpy.maximum.reduceat(each + empty, starts) for each in of_stages))
 
 
@@ -116,7 +117,8 @@ def most_needed(found: Sequence[Rank]) -> Needs:
     peak = max(rank.peak for rank in found)
     trained = [rank for rank in found if isinstance(rank, TrainingRank)]
     reserved = max((rank.reserved for rank in trained), default=peak)
-    return Needs(peak, reserved, max((rank.host_at_most for rank in trained), default=0))
+    hosts = [max((getattr(rank, name) for rank in trained), default=0) for name in ("host", "host_at_most")]
+    return Needs(peak, reserved, *hosts)
 
 
 def worst(found: list[Rank]) -> Rank:

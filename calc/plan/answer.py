@@ -22,8 +22,8 @@ NAMED, LEAST = 3, 0.001
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host: of a machine's
-    memory, at most, for each GPU. value: what was to be least. on_front: whether no plan of as many GPUs is better in
+    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host,
+    host_at_most: of a machine's memory for each GPU, as there too. value: what was to be least. on_front: whether no plan of as many GPUs is better in
     that and holds less. parts: how much of a plan is switched on. copy: whether a better one differs from it in its
     micro-batch and the pieces of its stages alone."""
 
@@ -33,6 +33,7 @@ class Plan:
     peak: int
     reserved: int
     host: int
+    host_at_most: int
     value: float
     on_front: bool
     parts: float
@@ -47,7 +48,9 @@ class Plan:
     def fits(self) -> bool:
         """Whether what PyTorch reserves leaves the headroom that was asked for, and CUDA's context, and a machine's
         memory has room for what stands there."""
-        return self.reserved <= self.question.budget and bool(self.question.host_holds(self.host, self.run.gpus))
+        return self.reserved <= self.question.budget and bool(
+            self.question.host_holds(self.host_at_most, self.run.gpus)
+        )
 
     @property
     def room(self) -> int:
@@ -123,6 +126,7 @@ def record_of(plan: Plan, best: Plan, tokens: float | None = None) -> dict[str, 
         "memory_reserved": plan.reserved,
         "memory_left": plan.room,
         "memory_host": plan.host,
+        "memory_host_at_most": plan.host_at_most,
         "fits": plan.fits,
         "gpus": plan.run.gpus,
         "interval": {"level": interval.level, "low": interval.low, "high": interval.high},

@@ -140,6 +140,7 @@ def plan_of(question: Question, words: Mapping[str, Any], objective: Objective =
         peak=int(needs.peak),
         reserved=int(needs.reserved),
         host=int(needs.host),
+        host_at_most=int(needs.host_at_most),
         value=float(found.seconds * weight_of(question, objective, run.gpus)),
         on_front=False,
         parts=float(parts(columns, switched | {"sequence_parallel": run.tp == 1 or run.divides_sequence})),

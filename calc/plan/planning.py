@@ -163,6 +163,7 @@ def _plans(question: Question, seen: Seen, top: int) -> Iterator[Plan]:
             peak=int(needs.peak),
             reserved=int(needs.reserved),
             host=int(needs.host),
+            host_at_most=int(needs.host_at_most),
             value=float(rows["value"][place]),
             on_front=place in undominated,
             parts=float(rows["parts"][place]),

@@ -30,7 +30,7 @@ def room_of(question: Question, columns: Columns, words: Mapping[str, Any]) -> R
     run = run_of_rows(question, columns, words)
     needs = plan_needs(question.spec, run)
     gpus = columns["dp"] * columns["tp"] * columns["cp"] * columns["pp"]
-    return Room(needs, needs.reserved <= question.budget, question.host_holds(needs.host, gpus), gpus)
+    return Room(needs, needs.reserved <= question.budget, question.host_holds(needs.host_at_most, gpus), gpus)
 
 
 def run_of_rows(question: Question, columns: Columns, words: Mapping[str, Any]) -> Run:

@@ -413,6 +413,13 @@ def test_what_stands_on_the_host(run: Run) -> None:
     record = answer(run, *asked, "optimizer")
     assert (record["optimizer"], record["host"], record["host_at_most"]) == (0, 16 * GPT2, 24 * GPT2)
     assert (record["run"]["offload"], record["plan"]["stack"]) == ("optimizer", "megatron-core")
+    timed = ["--phase", "training", "--cluster", "dgx-h100", "--checkpointing", "none", "--seq", "64", "--json"]
+    for place in ("optimizer", "activations", "none"):
+        held = answer(run, *asked, place, "--cluster", "dgx-h100", "--checkpointing", "none", "--seq", "64")
+        told = json.loads(run("predict", *asked, place, *timed)[1])["memory"]
+        for name in ("host", "host_at_most", "host_room"):
+            assert told[name] == held[name]
+        assert (told["host"] < told["host_at_most"]) is (place != "none")
     _, shown, _ = run("memory", *asked, "optimizer", "--offload-fraction", "0.5")
     assert "on the host, at most" in shown
     assert "optimizer on the host, 0.5 of it" in " ".join(shown.split())

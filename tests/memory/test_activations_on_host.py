@@ -173,7 +173,11 @@ def test_columns_are_the_plans_one_by_one() -> None:
     for place, sizes in enumerate(plans[:3]):
         (alone,) = memory_ranks(spec, Run(**dict(zip(("tp", "dp", "cp", "ep"), sizes, strict=True)), **words))
         assert isinstance(alone, TrainingRank)
-        assert (found.peak[place], found.host[place]) == (alone.peak, alone.host_at_most)
+        assert (found.peak[place], found.host[place], found.host_at_most[place]) == (
+            alone.peak,
+            alone.host,
+            alone.host_at_most,
+        )
     assert np.isnan(found.peak[3])
 
 

@@ -91,7 +91,11 @@ def test_columns_are_the_plans_one_by_one(spec: ModelSpec, data: st.DataObject) 
     for place, (ranks, stage) in enumerate(zip(dp, zero, strict=True)):
         (alone,) = memory_ranks(spec, Run(dp=ranks, zero=stage, **words))
         assert isinstance(alone, TrainingRank)
-        assert (found.peak[place], found.host[place]) == (alone.peak, alone.host_at_most)
+        assert (found.peak[place], found.host[place], found.host_at_most[place]) == (
+            alone.peak,
+            alone.host,
+            alone.host_at_most,
+        )
 
 
 @pytest.mark.parametrize(
