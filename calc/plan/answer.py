@@ -22,10 +22,10 @@ NAMED, LEAST = 3, 0.001
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host,
-    host_at_most: of a machine's memory for each GPU, as there too. value: what was to be least. on_front: whether no plan of as many GPUs is better in
-    that and holds less. parts: how much of a plan is switched on. copy: whether a better one differs from it in its
-    micro-batch and the pieces of its stages alone."""
+    """One plan. peak, reserved: bytes of the rank that holds the most, as `memory` counts them. host, host_at_most: of
+    a machine's memory for each GPU, as there too. value: what was to be least. on_front: whether no plan of as many
+    GPUs is better in that and holds less. parts: how much of a plan is switched on. copy: whether a better one differs
+    from it in its micro-batch and the pieces of its stages alone."""
 
     question: Question
     run: Run
