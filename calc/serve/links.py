@@ -28,8 +28,10 @@ NOWHERE = Way(math.inf, 0.0)
 """Of who has nobody to talk to."""
 
 
-def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: Any) -> Way:
+def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: Any, longer: Any = 1.0) -> Way:
     """The way of a sum over so many ranks. linked: seconds in which one over two of them with links begins, as fitted.
+    longer: how many times as long as a sum something else takes over fast links; what a host or an adapter bounds is
+    bound by these alone.
 
     Beyond a domain ranks hand their parts to one another over fast links while each one's card carries its part to the
     other domains, as `calc.time.cluster.crossing` has it, and begin as that says.
@@ -39,14 +41,16 @@ def between_ranks(device: Device, ranks: int, fitted: Fitted, linked: Any) -> Wa
     if ranks == 1:
         return NOWHERE
     joined = domain_of(device)
-    if ranks <= joined:
-        near = _within(device, fitted, linked, "--tp", ranks, ranks)
-        return near._replace(begins=near.begins * (1 + fitted.of("ranks") * (ranks - 1)))
     each = max(some for some in range(1, joined + 1) if ranks % some == 0)
+    fast = NOWHERE if each == 1 else _within(device, fitted, linked, "--tp", ranks, each)
+    begins = fast.begins * (1 + fitted.of("ranks") * (each - 1))
+    if device.link_one_way is not None:
+        fast, begins = fast._replace(bandwidth=fast.bandwidth / longer), begins * longer
+    if ranks <= joined:
+        return fast._replace(begins=begins)
     beyond = _beyond(device, fitted, linked, ranks, ranks).bandwidth
     card = beyond * passes("all_reduce", ranks) / carried("all_reduce", ranks, each)
-    fast = _within(device, fitted, linked, "--tp", ranks, ranks).bandwidth if each > 1 else math.inf
-    return Way(least(card, fast), float(waiting("all_reduce", ranks, each)))
+    return Way(least(card, fast.bandwidth), greatest(begins, float(waiting("all_reduce", ranks, each))))
 
 
 def between_stages(device: Device, wide: int, stages: int, fitted: Fitted, linked: Any) -> Way:

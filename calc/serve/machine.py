@@ -59,5 +59,4 @@ def machine_rates(profile: Profile, dtype: str, engine: str) -> Rates:
         **host_of(engine)._asdict(),
         skew=0.0,
         evenness=1.0,
-        gathering=1.0,
     )

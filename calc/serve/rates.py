@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from calc.errors import Refused
-from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of, greatest, least
+from calc.serve.constants import MOST, Constants, Fitted, constants_of, families_of, least
 from calc.serve.expert_kernels import ExpertKernels, expert_kernels, kind_of
 from calc.serve.formats import Format
-from calc.serve.links import Way, between_ranks, between_stages
+from calc.serve.links import between_ranks, between_stages
 from calc.serve.step import Rates
 from calc.spec.hardware import Device
 from calc.spec.run.engines import Engine, engine_named
@@ -79,27 +79,21 @@ def _besides(name: str, fitted: Fitted, rules: Engine, family: str) -> float:
 
 
 def _links(device: Device, ranks: int, groups: int, stages: int, fitted: Fitted, linked: Any) -> dict[str, Any]:
-    """What leads between the ranks of one sequence, between all of a stage, and from a stage to the next, as `Rates`
-    has it. linked: seconds in which a sum over two ranks with links begins.
+    """What leads between the ranks of one sequence, between all of a stage (whose exchanges over fast links take
+    `gathering` times as long as sums), and from a stage to the next, as `Rates` has it. linked: seconds in which a sum
+    over two ranks with links begins.
 
     Errors: Refused for several of a device whose links are not known.
     """
+    # Where attention is each group's own, tokens of all groups go to all of them and come back.
+    longer = 1 + (fitted.of("gathering") - 1) * (1 - 1 / groups)
     ways = {
         "": between_ranks(device, ranks, fitted, linked),
-        "wide_": between_ranks(device, ranks * groups, fitted, linked),
+        "wide_": between_ranks(device, ranks * groups, fitted, linked, longer),
         "stage_": between_stages(device, ranks * groups, stages, fitted, linked),
     }
     links = {f"{kind}link": way.bandwidth for kind, way in ways.items()}
-    longer = _gathering(device, ways["wide_"], fitted) if groups > 1 else 1.0
-    return links | {f"{kind}latency": way.begins for kind, way in ways.items()} | {"gathering": longer}
-
-
-def _gathering(device: Device, wide: Way, fitted: Fitted) -> Any:
-    """How much longer exchanges take than sums. Fast links are not what bounds them, and a way that is slower than
-    these, by the host or an adapter, bounds them by itself."""
-    if device.link_one_way is None:
-        return 1.0
-    return greatest(fitted.of("gathering") * wide.bandwidth / (float(device.link_one_way) * fitted.share("link")), 1.0)
+    return links | {f"{kind}latency": way.begins for kind, way in ways.items()}
 
 
 def request_seconds(engine: str, tokens: Any, given: Constants | None = None) -> Any:

@@ -41,12 +41,11 @@ class Rates(NamedTuple):
     prompts: FLOP/s of attention. pass_rate: bytes a second of what lies between kernels. kernel: of each that is
     launched; eager: of the host for each that it launches in a step with prompts, which is not replayed from a graph;
     quantise: of each input that is narrowed ahead of a product; routing: of a layer of experts, to sort tokens by them.
-    link, latency: of sums between ranks of one sequence; wide_link, wide_latency: between all of a stage;
+    link, latency: of sums between ranks of one sequence; wide_link, wide_latency: of exchanges between all of a stage;
     stage_link, stage_latency: of what a stage of a pipeline hands to the next. step: of the host for a step;
     sequence: for each sequence in it, while the device works; serial: the same, while it does not. skew: how much
     more than its share the busiest of many ranks of experts has. evenness: how many of further tokens choose for
-    themselves: 1 where choices are even. gathering: how much longer exchanges between ranks of attention with
-    different sequences take than sums.
+    themselves: 1 where choices are even.
     """
 
     narrow: Any
@@ -75,7 +74,6 @@ class Rates(NamedTuple):
     serial: Any
     skew: Any
     evenness: Any
-    gathering: Any
 
 
 class StepTime(NamedTuple):
@@ -194,6 +192,5 @@ def _communication(rank: Any, tokens: Any, everyone: Any, rates: Rates) -> Any:
     crossing = 2 * (rank.tp - 1) / rank.tp * rank.summed * tokens
     sums = rank.sums * (rates.latency + crossing / rates.link)
     wide = 2 * (ranks - 1) / ranks * rank.message * everyone
-    longer = 1 + (rates.gathering - 1) * (1 - 1 / rank.dp)
-    exchanges = rank.exchanges * (rates.wide_latency + wide / rates.wide_link) * longer
+    exchanges = rank.exchanges * (rates.wide_latency + wide / rates.wide_link)
     return sums + exchanges + (rank.pp - 1) * (rates.stage_latency + rank.message * tokens / rates.stage_link)

@@ -182,20 +182,38 @@ def test_experts_hear_of_all_tokens_and_attention_of_its_own() -> None:
     service = service_of(spec, "h100-sxm", layout_of(spec, tp=2, attention_dp=2))
     rates, vector = service.rates, 32 * 2048 * 2
     sums = 48 * (rates.latency + vector / rates.link)
-    exchanges = 48 * (rates.wide_latency + 2 * 3 / 4 * 2 * vector / rates.wide_link) * (1 + rates.gathering) / 2
+    exchanges = 48 * (rates.wide_latency + 2 * 3 / 4 * 2 * vector / rates.wide_link)
     assert step_time(service.rank, load, rates).communication == pytest.approx(sums + exchanges)
     assert rates.latency < rates.wide_latency
 
 
 def test_what_holds_up_exchanges_over_fast_links_is_none_of_slower_ways() -> None:
-    """Through the host an exchange takes what its bytes do, over links of GPUs' own `gathering` times that."""
-    spec, load = load_model("qwen3-30b-a3b"), StepLoad(32.0, 0.0, 0.0, 0.0, 0.0, 32.0)
-    for gpu, longer in (("rtx-pro-6000", 1.0), ("h100-sxm", constants()["gathering"])):
-        service = service_of(spec, gpu, layout_of(spec, tp=1, attention_dp=2))
-        rates, message = service.rates, 2 * 32 * 2048 * 2
-        exchanges = 48 * (rates.wide_latency + message / rates.wide_link)
-        communication = step_time(service.rank, load, rates).communication
-        assert communication == pytest.approx(exchanges * (1 + longer) / 2)
+    """Between two groups an exchange takes half of `gathering` more than a sum over fast links; through the host, as
+    long as the sum."""
+    for gpu, longer in (("rtx-pro-6000", 1.0), ("h100-sxm", (1 + constants()["gathering"]) / 2)):
+        sums, exchanges = (_groups(gpu, *ranks) for ranks in ((2, 1), (1, 2)))
+        assert exchanges.wide_latency == pytest.approx(longer * sums.latency)
+        assert exchanges.wide_link == pytest.approx(sums.link / longer)
+        assert sums.wide_link == sums.link
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm", "h200", "b200", "rtx-pro-6000"])
+def test_an_exchange_beyond_a_node_waits_for_the_slowest_part_of_its_way(gpu: str) -> None:
+    """The cards carry no byte twice because exchanges over fast links take longer than sums."""
+    near, sums, exchanges = (_groups(gpu, *ranks) for ranks in ((1, 8), (16, 1), (1, 16)))
+    assert near.wide_link >= exchanges.wide_link
+    assert sums.link >= exchanges.wide_link >= min(sums.link, near.wide_link * 0.9)
+    assert exchanges.wide_latency == pytest.approx(max(sums.latency, near.wide_latency), rel=0.1)
+
+
+def test_sixteen_with_fast_links_exchange_no_slower_than_without() -> None:
+    fast, slow = (_groups(gpu, 1, 16) for gpu in ("h100-sxm", "h100-pcie"))
+    assert fast.wide_link > slow.wide_link
+    assert fast.wide_latency <= slow.wide_latency
+
+
+def _groups(gpu: str, tp: int, groups: int) -> Rates:
+    return rates_of(load_device(gpu), served_format("bf16"), "vllm", tp, False, groups=groups)
 
 
 def test_stages_whose_links_are_not_known_are_refused() -> None:
