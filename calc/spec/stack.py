@@ -24,12 +24,15 @@ USUAL_STACK = "pytorch"
 class Overlap(Node):
     """What a stack lets run beside computing: what ranks of data parallelism tell each other (gathered weights, reduced
     gradients), the sums of tensor parallelism, keys and values of context parallelism, experts' exchange, and messages
-    between stages of an interleaved pipeline. cores: of a device that do nothing but experts' exchange."""
+    between stages of an interleaved pipeline. cores: of a device that do nothing but experts' exchange.
+    experts_launched: the part of that exchange that computing beside it hides where a host launches kernels one by one;
+    a graph of the whole step leaves neither waiting for the host."""
 
     data: bool = True
     tensor: bool = False
     context: bool = True
     experts: bool = False
+    experts_launched: Annotated[float, Field(ge=0, le=1)] = 1.0
     pipeline: bool = True
     cores: Annotated[int, Field(ge=0)] = 0
 

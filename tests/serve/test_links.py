@@ -54,6 +54,7 @@ def test_a_bridge_joins_two_cards_and_the_host_the_others_of_a_node(gpu: str) ->
     assert device.host is not None
     assert device.link_one_way is not None
     hosted = hosted_share(device, 8)
+    assert hosted is not None
     assert hosted == pytest.approx(0.4 * device.host.value / 2)
     share = pytest.approx(hosted / crossing.constants()["across"]["efficiency"])
     assert [links_of(Run(dp=n), device) for n in (2, 8, 16)] == [Links(2, share, 8)] * 3  # pyright: ignore[reportArgumentType]

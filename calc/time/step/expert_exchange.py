@@ -40,12 +40,14 @@ def _exchange(leaf: Leaf, spec: ModelSpec, run: Run, links: Links, times: float)
         * width_sent(run)
         / (run.tp if run.divides_sequence else 1)
     )
-    rows = _visited(channel, run.ep) if stack_of(run).once_a_rank else 1.0
+    # Who sends a token once to each rank does so to each domain too; a plain all-to-all copies it for each expert.
+    shared = stack_of(run).once_a_rank
+    rows = _visited(channel, run.ep) if shared else 1.0
     calls = float(leaf.calls) * times
     kernel = after(leaf, "experts", "all_to_all", size * rows, run.ep, calls, run, links, stride=run.expert_pieces)
     assert isinstance(kernel.shape, Send)
     domains = run.ep / kernel.shape.near
-    shape = replace(kernel.shape, once=_visited(channel, domains) / rows)
+    shape = replace(kernel.shape, once=_visited(channel, domains) / rows if shared else 1.0)
     if channel is not None and _by_deepep(run, links):
         shape = replace(shape, exchange=_deepep(channel, sent[0].width, size, run))
     return kernel._replace(shape=shape)

@@ -84,7 +84,8 @@ def hides(run: Run, between: str, device: Device | None) -> Size:
         return float(overlap.context) * (1 - 1 / run.cp)
     if between == "data":
         return float(overlap.data) * cores_left(device)
-    return float(overlap.experts) * (1.0 if overlap.cores else cores_left(device))
+    launched = 1.0 if run.usual_graphs == "step" else overlap.experts_launched
+    return overlap.experts * launched * (1.0 if overlap.cores else cores_left(device))
 
 
 def between_ranks(spec: ModelSpec, run: Run, stage: Stage, held: Held, links: Links) -> Iterator[Message]:
