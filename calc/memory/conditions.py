@@ -8,7 +8,7 @@ from typing import Any
 from calc.errors import Refused
 from calc.memory.condition import Condition, at_most, divides, must_be_one, size_text
 from calc.memory.expert_conditions import of_experts
-from calc.memory.fp8_conditions import check_blocks, check_scaling, of_fp8_weights
+from calc.memory.fp8_conditions import check_products, check_scaling, of_fp8_weights
 from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.memory.optimizer_conditions import of_precision_aware
@@ -89,7 +89,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from of_activations_on_host(spec, run)
     if run.mode == "training":
         check_scaling(run.fp8_recipe, run.recompute)
-        check_blocks(run)
+        check_products(run)
     if run.fp8_param_gather and run.mode == "training":
         yield from of_fp8_weights(spec, run)
     if run.precision_aware and run.mode == "training":

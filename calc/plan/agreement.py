@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from calc.errors import Refused
-from calc.memory.fp8_conditions import check_blocks, check_scaling, of_fp8_weights
+from calc.memory.fp8_conditions import check_products, check_scaling, of_fp8_weights
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
 from calc.memory.optimizer_conditions import of_precision_aware
 from calc.spec.run import Run
@@ -29,7 +29,7 @@ def check_formats(question: Question) -> None:
     check_scaling(said.get("fp8_recipe"), question.fixed.get("recompute", ()))
     for recipe in question.recipes:
         run = Run(phase="training", recipe=recipe, cluster=question.cluster, **said)
-        check_blocks(run)
+        check_products(run)
         if run.fp8_param_gather:
             list(of_fp8_weights(question.spec, run))
         if run.precision_aware:

@@ -14,10 +14,12 @@ from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
 
 from calc.architectures import from_config  # noqa: E402
 from calc.errors import Refused  # noqa: E402
+from calc.memory.fp8_conditions import scalings_on  # noqa: E402
 from calc.memory.totals import memory_ranks  # noqa: E402
 from calc.memory.training import TrainingRank  # noqa: E402
 from calc.plan.question import Question  # noqa: E402
 from calc.spec import Lora  # noqa: E402
+from calc.spec.catalogue import device_names, load_device  # noqa: E402
 from calc.spec.clusters import load_cluster  # noqa: E402
 from calc.spec.run import Run  # noqa: E402
 from calc.spec.run.narrow_weights import FP8_RECIPES  # noqa: E402
@@ -112,14 +114,54 @@ def test_mxfp8_keeps_a_copy_along_each_way(where: dict[str, Any]) -> None:
     assert held(spec, **words, **where).states.weights == mxfp8 + rest
 
 
-@pytest.mark.parametrize("where", [{"cluster": "dgx-h100"}, {"accelerator": "h200"}, {"accelerator": "rtx-5090"}])
-def test_mxfp8_is_refused_where_products_apply_no_scales(where: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("gpu", "words", "said"),
+    [
+        (
+            "h200",
+            {"fp8_recipe": "mxfp8"},
+            "fp8_recipe: expected one of delayed, tensorwise, blockwise on h200, found mx",
+        ),
+        ("rtx-5090", {"fp8_recipe": "mxfp8"}, "fp8_recipe: expected one of delayed, tensorwise, blockwise on rtx-5090"),
+        ("l40s", {"fp8_recipe": "blockwise"}, "fp8_recipe: expected one of delayed, tensorwise on l40s"),
+        ("mi300x", {"fp8_recipe": "mxfp8"}, "fp8_recipe: expected one of delayed, tensorwise on mi300x"),
+        ("mi355x", {"fp8_recipe": "blockwise"}, "fp8_recipe: expected one of delayed, tensorwise, mxfp8 on mi355x"),
+        ("h200", {"stack": "megatron-core-0.18"}, "on h200, found mxfp8, the usual one of megatron-core-0.18"),
+        ("a100-sxm-80gb", {}, "recipe: expected one whose products a100-sxm-80gb has, of .*, found fp8, of fp8"),
+        ("a100-sxm-80gb", {"recipe": "fp8-fsdp"}, "found fp8-fsdp, of fp8"),
+        ("h200", {"recipe": "nvfp4"}, "recipe: expected one whose products h200 has, of .*, found nvfp4, of fp4"),
+    ],
+)
+def test_what_a_gpu_does_not_multiply_is_refused(gpu: str, words: dict[str, Any], said: str) -> None:
+    """By memory and time alike; of no GPU all is counted."""
     _, spec = model("llama")
-    with pytest.raises(Refused, match="fp8_recipe: expected one of delayed, tensorwise, blockwise on "):
-        held(spec, fp8_recipe="mxfp8", **where)
-    if "cluster" in where:
-        with pytest.raises(Refused, match="fp8_recipe: expected one of delayed, tensorwise, blockwise on h100-sxm"):
-            Question(spec, load_cluster("dgx-h100"), (8,), 64, 8, ("fp8",), words={"fp8_recipe": "mxfp8"})
+    assert held(spec, **words).peak > 0
+    with pytest.raises(Refused, match=said):
+        held(spec, accelerator=gpu, **words)
+    with pytest.raises(Refused, match=said):
+        predict(spec, gpu, phase="training", seq=64, **({"recipe": "fp8"} | words))
+
+
+def test_all_plans_of_what_a_gpu_does_not_multiply_are_refused() -> None:
+    _, spec = model("llama")
+    cases: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("dgx-h100", {"fp8_recipe": "mxfp8"}, "fp8_recipe: expected one of delayed, tensorwise, blockwise on h100-sxm"),
+        ("dgx-h100", {"stack": "megatron-core-0.18"}, "found mxfp8, the usual one of megatron-core-0.18"),
+        ("dgx-a100", {}, "recipe: expected one whose products a100-sxm-80gb has"),
+    )
+    for cluster, words, said in cases:
+        with pytest.raises(Refused, match=said):
+            Question(spec, load_cluster(cluster), (8,), 64, 8, ("fp8",), words=words)
+
+
+def test_scales_are_written_down_of_every_architecture_that_transformer_engine_runs_on() -> None:
+    for name in device_names():
+        device = load_device(name)
+        if "fp8" in device.known_peaks and device.vendor in ("NVIDIA", "AMD"):
+            found = scalings_on(device)
+            assert {"delayed", "tensorwise"} <= set(found) <= set(FP8_RECIPES)
+            assert set(found) < set(FP8_RECIPES) or device.fp8_block is not None
+            assert device.vendor != "NVIDIA" or ("mxfp8" in found) is (device.fp8_block is not None)
 
 
 def test_the_gpu_that_is_timed_is_as_that_of_its_cluster() -> None:

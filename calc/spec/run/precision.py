@@ -43,6 +43,11 @@ class Recipe:
         return self.master or self.weights
 
     @property
+    def multiplied(self) -> str:
+        """The format in which products of weights are computed."""
+        return self.products or self.inputs or self.compute
+
+    @property
     def summed(self) -> str:
         """The format in which ranks sum gradients."""
         return self.reduced or self.gradients

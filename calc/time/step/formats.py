@@ -49,9 +49,8 @@ def _named(training: str | None, gradients: str | None, dtype: str, cache: str |
     said."""
     if training is not None:
         how = summed_in(training, gradients)
-        compute = how.products or ("fp8" if how.inputs == "fp8" else how.compute)
         stream = how.weights if how.autocast else how.compute
-        return NumberFormats(compute, stream, how.weights, how.gradients, how.compute, how)
+        return NumberFormats(how.multiplied, stream, how.weights, how.gradients, how.compute, how)
     kind = weight_dtype(dtype)
     compute = kind.rest if isinstance(kind, Quantized) else dtype if kind.bits >= 8 else "bf16"
     stream = compute if width_of(compute) >= 2 else "bf16"
