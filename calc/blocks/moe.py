@@ -40,7 +40,8 @@ def moe(t: Trace, spec: Moe, x: Tensor, load: Load, around: Surroundings) -> Ten
         shared = mlp(t, _shared(spec, spec.d_shared), x)
         out.append(shared)
     if spec.shared_gate:
-        shared = shared_scale(t, shared, t.linear("shared_expert_gate", x, 1, of="shared_expert"))
+        # A plain parameter in Megatron-Core, as its router's is (core_v0.18.0, moe/shared_experts.py: gate_weight).
+        shared = shared_scale(t, shared, t.linear("shared_expert_gate", x, 1, of="shared_expert", never_narrow=True))
     return t.add("shared_add", y, shared)
 
 

@@ -10,7 +10,7 @@ from calc.quantities.parameters import parameters, weights
 from calc.sizes import Size, ceil_div
 from calc.spec import ModelSpec
 from calc.spec.run import Run
-from calc.trace.op import NEVER_NARROW, Component, Weight
+from calc.trace.op import Component, Weight
 from calc.trace.part import Leaf
 
 Share = Callable[[str, Weight, Leaf], tuple[Size, Size | None]]
@@ -70,4 +70,4 @@ def quantizes(weight: Weight, leaf: Leaf) -> bool:
 def narrow(weight: Weight, leaf: Leaf) -> bool:
     """Whether training in fewer bits makes a narrow copy of this tensor: a matrix in a layer, of narrow products."""
     dense = leaf.op.rows is not None and len(weight.shape) == 2 and leaf.layer is not None
-    return dense and weight.component not in (*NEVER_NARROW, "adapter")
+    return dense and weight.narrows and weight.component != "adapter"

@@ -45,6 +45,7 @@ class Weight:
     common: whether it is one tensor for all layers of its group, whatever else each has of its own (Zamba2).
     shape: elements along each axis, [out, in] for matrices. trainable: whether training changes it.
     shard: how tensor-parallel ranks divide it; None: each has all of it.
+    never_narrow: whether its products are in 16 bits in recipes of fewer, as those of NEVER_NARROW are.
     """
 
     key: str
@@ -53,6 +54,12 @@ class Weight:
     trainable: bool = True
     shard: Shard | None = None
     common: bool = False
+    never_narrow: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether recipes of fewer bits have its products in them."""
+        return not self.never_narrow and self.component not in NEVER_NARROW
 
     @property
     def elements(self) -> Size:

@@ -31,6 +31,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3_moe": SMALL
     | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "num_experts": 4}
     | {"num_experts_per_tok": 2, "moe_intermediate_size": 256, "tie_word_embeddings": False},
+    "qwen2_moe": SMALL
+    | {"num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2}
+    | {"moe_intermediate_size": 256, "shared_expert_intermediate_size": 512, "tie_word_embeddings": False},
 }
 
 
@@ -43,7 +46,8 @@ def model(name: str) -> tuple[Any, Any]:
 
 
 def matrices(theirs: Any) -> list[tuple[int, int]]:
-    """Shapes of what Megatron-Core has in Transformer Engine's layers: all matrices of layers but routers'."""
+    """Shapes of what Megatron-Core has in Transformer Engine's layers: all matrices of layers but those of routers and
+    gates of shared experts, which are plain parameters there."""
     inside = [(name, each) for name, each in theirs.named_parameters() if "layers." in name and each.dim() > 1]
     shapes = [tuple(each.shape) for name, each in inside if not name.endswith("gate.weight")]
     return [shape[-2:] for shape in shapes for _ in range(shape[0] if len(shape) == 3 else 1)]
@@ -78,7 +82,7 @@ def held(spec: Any, **words: Any) -> TrainingRank:
 @pytest.mark.parametrize("recipe", FP8_RECIPES)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_matrices_are_kept_in_fp8_and_all_else_in_16_bits(name: str, recipe: str) -> None:
-    """Embeddings, head, norms and routers stay; without --fp8-param-gather weights in bf16 are beside the copies."""
+    """Embeddings, head, norms, routers and gates stay; without --fp8-param-gather weights in bf16 are beside copies."""
     theirs, spec = model(name)
     shapes = matrices(theirs)
     every = sum(each.numel() for each in theirs.parameters())
@@ -90,6 +94,17 @@ def test_matrices_are_kept_in_fp8_and_all_else_in_16_bits(name: str, recipe: str
     plain = held(spec, fp8_recipe=recipe).states
     assert plain.weights - gathered.weights == 2 * narrow
     assert (plain.gradients, plain.optimizer) == (gathered.gradients, gathered.optimizer)
+
+
+def test_routers_and_gates_of_shared_experts_compute_in_16_bits() -> None:
+    _, spec = model("qwen2_moe")
+    found = predict(spec, "h100-sxm", phase="training", recipe="fp8", seq=64, stack="megatron-core")
+    products = {
+        (row.kernel.path.split(".")[-1], row.kernel.dtype) for row in found.kernels if row.kernel.function == "matmul"
+    }
+    wide = {name for name, dtype in products if dtype == "bf16"}
+    assert wide == {"router", "shared_expert_gate", "logits"}
+    assert {"q_proj", "o_proj", "gate_proj", "down_proj"} <= {name for name, dtype in products if dtype == "fp8"}
 
 
 @pytest.mark.parametrize(("cluster", "transposed"), [("dgx-h100", True), ("dgx-b200", False)])

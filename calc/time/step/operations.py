@@ -23,7 +23,6 @@ from calc.time.step.recurrent import recurrent
 from calc.time.step.routed import routed
 from calc.trace.eager import eager
 from calc.trace.functions import ATTENTION_BACK, TRAITS, Attend, Matmul
-from calc.trace.op import NEVER_NARROW
 from calc.trace.part import Leaf
 
 STATE = 4
@@ -190,9 +189,9 @@ class Operations:
             known |= {} if joint is None else joint._asdict()
             known["merged"] = self.merged.get(id(chain[0]), 0)
             known |= {"routed": routed(chain[0], self.run, shape.m * few * shape.groups)}
-            # Logits, routers and adapters are as wide as the stream is, whatever narrower products the layers have.
+            # Logits, routers, gates and adapters are as wide as the stream, whatever narrower products layers have.
             narrow = self.run.trains and width_of(self.formats.compute) < 2
-            apart = any(weight.component in (*NEVER_NARROW, "adapter") for weight in chain[0].op.own_or_lent[:1])
+            apart = any(not each.narrows or each.component == "adapter" for each in chain[0].op.own_or_lent[:1])
             wide = narrow and ((joint is not None and joint.logits) or apart)
             own = self.formats.stream if wide else self.formats.compute
             return known | ({"dtype": own} if shape.weighed else {})

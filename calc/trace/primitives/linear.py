@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from calc.sizes import Size, is_exactly
 from calc.spec import Lora
 from calc.trace.functions import Matmul
-from calc.trace.op import NEVER_NARROW, Component, Moves, Weight
+from calc.trace.op import Component, Moves, Weight
 from calc.trace.primitives.arithmetic import add, clamped
 from calc.trace.primitives.gather import constant
 from calc.trace.recorder import Recorder
@@ -26,7 +26,7 @@ class Matrix(TypedDict, total=False):
     them, where that does not follow from the shard. again: whether the layer has multiplied with that matrix before, so
     that autocast's copy of it is there. moves: where some of x stands in a cache. reached: 0 where nothing
     reads the result, so that no gradient comes back. as_weight: x is brought to the weight's format ahead of it. wide:
-    the weight is in float32, and so is a copy of x made for it.
+    the weight is in float32, and so is a copy of x made for it. never_narrow: as of a Weight.
     """
 
     bias: bool
@@ -40,6 +40,7 @@ class Matrix(TypedDict, total=False):
     reached: Size
     as_weight: bool
     wide: bool
+    never_narrow: bool
 
 
 def linear(
@@ -84,9 +85,10 @@ def _multiplied(
     """The product alone. rows: of the op, None for a matrix that is none of a layer's."""
     of, shard = matrix.get("of"), matrix.get("shard")
     bias_key, moves, again = matrix.get("bias_key"), matrix.get("moves"), matrix.get("again", False)
-    weights = [t.weight(matrix.get("key") or f"{name}.weight", d_out, x.width, of=of, shard=shard)]
+    fields: dict[str, Any] = {"of": of, "shard": shard, "never_narrow": matrix.get("never_narrow", False)}
+    weights = [t.weight(matrix.get("key") or f"{name}.weight", d_out, x.width, **fields)]
     if bias_key or matrix.get("bias"):
-        weights.append(t.weight(bias_key or f"{name}.bias", d_out, of=of, shard=shard))
+        weights.append(t.weight(bias_key or f"{name}.bias", d_out, **fields))
     split = matrix.get("split") or ("stream" if shard is None else shard.split)
     y = t.made(x.rows, d_out, x, weights=tuple(weights), split=split)
     if shard is not None:
@@ -185,7 +187,7 @@ def saved_by_product(
     if weight.trainable and read in tape.saved and not is_exactly(read.apart, 0) and not s.fused:
         tape.keep(Storage(read.apart * read.elements, read.dtype, read.grad, read.split), "copy of the input")
     elif weight.trainable:
-        tape.keep(read if weight.component in NEVER_NARROW else tape.narrowed(read), "input")
+        tape.keep(tape.narrowed(read) if weight.narrows else read, "input")
     grad = x.grad or weight.trainable
     made = Storage(y.elements, read.dtype, grad, y.split, heads=y.heads, grouped=y.grouped)
     if weight.component != "adapter":
