@@ -9,6 +9,7 @@ import click
 from calc.ask.registry import OF_INFERENCE, OF_TRAINING
 from calc.blocks.build import vectors_of_pictures
 from calc.cli.run_options import given
+from calc.memory.optimizer_conditions import aware_anyway
 from calc.output.notes import note, remark
 from calc.sizes import ceil_div
 from calc.spec import Frames, ModelSpec
@@ -53,6 +54,8 @@ def idle(run: Run) -> None:
         remark("--offload-fraction changes nothing without --offload optimizer")
     if run.offload != "activations" and given("offload_layers"):
         remark("--offload-layers changes nothing without --offload activations")
+    if run.precision_aware and (why := aware_anyway(run)):
+        remark(f"--precision-aware changes nothing {why}")
 
 
 def of_inputs(spec: ModelSpec, frames: int | None, uses: Collection[str] = Run.model_fields) -> None:

@@ -27,6 +27,22 @@ def of_precision_aware(run: Run) -> Iterator[Condition]:
     yield Condition("zero", expected, run.zero, distributed, run.zero, run.sharing)
 
 
+def aware_anyway(run: Run) -> str:
+    """Beside what being asked for a precision-aware optimizer changes nothing; nothing where it does."""
+    plain = run.changed(precision_aware=False)
+    alike = (run.gradient_copy, run.keeps_remainders) == (plain.gradient_copy, plain.keeps_remainders)
+    if not alike and not run.divides(3):
+        return ""
+    if run.usual_optimizer == "adamw-bf16" or run.offload == "optimizer":
+        named = "--optimizer adamw-bf16" if run.usual_optimizer == "adamw-bf16" else "--offload optimizer"
+        return f"beside {named}, which asks for it by itself"
+    if not run.aware:
+        return f"in fp8 with {run.usual_fp8_recipe} scales, beside which Megatron-Core keeps the copy in fp32 itself"
+    if run.divides(3):
+        return "with --zero 3, under which Megatron-FSDP keeps the copy in fp32 itself"
+    return "beside --fp8-param-gather with gradients in fp32"
+
+
 def distributed(zero: Size, ranks: Size) -> Any:
     """Whether ranks divide the optimizer, or there is but one."""
     return (zero >= 1) | (ranks <= 1)

@@ -447,6 +447,37 @@ def test_words_without_what_they_are_of_are_named(run: Run, words: list[str], sa
         assert "offload_layers" not in found["run"]
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--recipe fp8 --fp8-recipe mxfp8", "in fp8 with mxfp8 scales"),
+        ("--recipe fp8 --fp8-recipe tensorwise --gradient-dtype bf16", "in fp8 with tensorwise scales"),
+        ("--recipe fp8", ""),
+        ("--recipe fp8 --fp8-param-gather", "beside --fp8-param-gather with gradients in fp32"),
+        ("--recipe fp8 --fp8-param-gather --gradient-dtype bf16", ""),
+        ("--recipe bf16-master", ""),
+        ("--recipe bf16-zero --zero 3", "with --zero 3"),
+        ("--recipe bf16-zero --optimizer adamw-bf16", "beside --optimizer adamw-bf16, which asks for it by itself"),
+        ("--recipe bf16-zero --offload optimizer", "beside --offload optimizer, which asks for it by itself"),
+    ],
+)
+def test_a_precision_aware_optimizer_that_changes_nothing_is_named(run: Run, words: str, why: str) -> None:
+    """Where it does, memory or time is another."""
+    asked = ["gpt2", "--stack", "megatron-core", "--seq", "64", "--dp", "8", "--zero", "1", "--cluster", "dgx-b200"]
+    if "offload" in words:  # of whose machines it is known what their processors do
+        asked[-1] = "dgx-h100"
+    asked += [*words.split(), "--json"]
+    for command in (["memory"], ["predict", "--phase", "training", "--checkpointing", "none"]):
+        _, out, _ = run(*command, *asked)
+        _, same, err = run(*command, *asked, "--precision-aware")
+        plain, aware = ({name: json.loads(text).get(name) for name in NUMBERS} for text in (out, same))
+        assert (plain == aware) is bool(why)
+        assert [f"note: --precision-aware changes nothing {why}" in err, err != ""] == [bool(why)] * 2
+
+
+NUMBERS = ("optimizer", "timeline", "seconds")
+
+
 @pytest.mark.parametrize("stack", ["megatron-core", "fsdp2", "deepspeed"])
 def test_memory_takes_what_a_stack_has_for_a_recipe_as_predict_does(run: Run, stack: str) -> None:
     """Nothing is said of formats; each holds its weights in a way of its own."""
