@@ -11,7 +11,7 @@ from calc.memory.expert_conditions import of_experts
 from calc.memory.fp8_conditions import check_products, check_scaling, of_fp8_weights
 from calc.memory.layer_conditions import of_keys, of_layers
 from calc.memory.offload_conditions import of_activations_on_host, of_optimizer_on_host
-from calc.memory.optimizer_conditions import of_precision_aware
+from calc.memory.optimizer_conditions import of_narrow_moments, of_precision_aware
 from calc.sizes import Size, at_least, either, is_array, is_exactly
 from calc.spec import (
     Attention,
@@ -92,8 +92,8 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         check_products(run)
     if run.fp8_param_gather and run.mode == "training":
         yield from of_fp8_weights(spec, run)
-    if run.precision_aware and run.mode == "training":
-        yield from of_precision_aware(run)
+    if run.mode == "training":
+        yield from of_precision_aware(run) if run.precision_aware else of_narrow_moments(run)
     if run.shard is not None:
         yield from _sharing(run, run.shard)
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):

@@ -27,6 +27,15 @@ def of_precision_aware(run: Run) -> Iterator[Condition]:
     yield Condition("zero", expected, run.zero, distributed, run.zero, run.sharing)
 
 
+def of_narrow_moments(run: Run) -> Iterator[Condition]:
+    """What moments in bf16 ask of a run under Megatron-Core, whose precision-aware optimizer alone keeps such
+    (megatron/core/optimizer/optimizer_config.py, `__post_init__`), and divides them."""
+    narrow = run.usual_optimizer == "adamw-bf16" and run.precision.master is not None
+    if narrow and run.stack is not None and run.stack.gradient_copy == "beside":
+        expected = f"1 or more with moments in bf16 under {run.stack.name}, or --optimizer adamw"
+        yield Condition("zero", expected, run.zero, distributed, run.zero, run.sharing)
+
+
 def aware_anyway(run: Run) -> str:
     """Beside what being asked for a precision-aware optimizer changes nothing; nothing where it does."""
     plain = run.changed(precision_aware=False)

@@ -94,6 +94,16 @@ def test_what_a_precision_aware_optimizer_does_not_go_with_is_refused(words: dic
         rank(**({"stack": "megatron-core", "precision_aware": True} | words))
 
 
+def test_moments_in_bf16_are_of_a_precision_aware_optimizer_which_ranks_divide() -> None:
+    """megatron/core/optimizer/optimizer_config.py, __post_init__; one rank has nothing to divide."""
+    words: dict[str, Any] = {"stack": "megatron-core", "recipe": "bf16-master", "optimizer": "adamw-bf16"}
+    with pytest.raises(Refused, match="zero: expected 1 or more with moments in bf16 under megatron-core, or --opt"):
+        rank(**words, dp=2)
+    assert rank(**words, dp=2, zero=1).states.optimizer == (2 + 4) * N / 2
+    assert rank(**words).states.optimizer == (2 + 4) * N
+    assert rank(**(words | {"stack": "fsdp2"}), dp=2).states.optimizer == (4 + 4) * N
+
+
 def laid_flat(format: str) -> int:
     """Most bytes an element while DeepSpeed's ZeRO-2 steps with gradients of a rank's part, beside its weights and
     moments: all laid flat, widened, and freed (deepspeed/runtime/zero/stage_1_and_2.py, step)."""
