@@ -15,7 +15,7 @@ from calc.memory.sharding import Stage
 from calc.memory.waiting import Kind, Leaving, if_any, order_of
 from calc.quantities.flops import plain_products
 from calc.quantities.saved_tensors import LayerSaved, SavedTensors, saved_tensors
-from calc.sizes import Size, at_least, ceil_div, either, is_exactly, largest, minimum
+from calc.sizes import Size, at_least, ceil_div, either, is_array, is_exactly, largest, minimum
 from calc.spec import Lora, ModelSpec
 from calc.spec.cache_key import CacheKey
 from calc.spec.load import Load
@@ -147,13 +147,21 @@ def _between(
     """What torch.distributed.pipelining holds between stages, and what of it is among what layers keep."""
     if not pipelined_by_torch(run):
         return NOTHING, 0
-    whole = checkpointing in ("none", "selective")
-    kept = not whole or all(each.input in {saved.tensor for saved in each.saved} for each, _ in here if not each.early)
     logits: Size = 0
     if made.logits is not None and made.logits not in {saved.tensor for saved in made.loss}:
         logits = either(stage.last, on_rank(made.logits, run))
     vector = on_rank(list(made.layers.values())[-1].input, run)
-    return between_stages(run, stage, vector, kept, logits)
+    return between_stages(run, stage, vector, _inputs_kept(here, checkpointing), logits)
+
+
+def _inputs_kept(here: Sequence[tuple[LayerSaved, Size]], checkpointing: Checkpointing) -> Size:
+    """Whether all layers of a stage keep what they read."""
+    kept: Size = True
+    for each, n in here:
+        if checkpointing in ("none", "selective") and not each.early:
+            lies = each.input in {saved.tensor for saved in each.saved}
+            kept = kept & (lies | (n == 0) if is_array(n) else lies)
+    return kept
 
 
 def _leaving(

@@ -28,10 +28,10 @@ def pipelined_by_torch(run: Run) -> bool:
     return torch and not is_exactly(run.pp, 1) and run.schedule != "dualpipe"
 
 
-def between_stages(run: Run, stage: Stage, vector: Size, kept: bool, logits: Size) -> tuple[Between, Size]:
+def between_stages(run: Run, stage: Stage, vector: Size, kept: Size, logits: Size) -> tuple[Between, Size]:
     """(what is held, what must be taken from what layers keep, since it lies in buffers or is there already).
 
-    vector: bytes of what one stage gives the next of a micro-batch, on a rank. kept: whether a layer keeps its input.
+    vector: bytes of what one stage gives the next of a micro-batch, on a rank. kept: whether its layers keep theirs.
     logits: bytes of the last stage's result where the loss does not keep it.
     Of a stage that is neither first nor last each piece in flight has an input in a buffer and a result beside it.
     """
@@ -42,7 +42,7 @@ def between_stages(run: Run, stage: Stage, vector: Size, kept: bool, logits: Siz
     buffers = pipeline * vector * (received + back + on_the_way)
     head = _at_the_front(run, stage)
     first, last = either(stage.first, head, 0), either(stage.last, _at_the_end(stage), 0)
-    in_buffers = stage.held - first if kept else 0
+    in_buffers = either(kept, stage.held - first, 0)
     # Results of pieces but the model's last; of those but its first, in the place of an input that lies in a buffer.
     results = stage.held - last
     lies_there = pipeline * vector * (in_buffers - (results - first))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from calc.memory.rank import Between
 from calc.memory.sharding import held_chunks
+from calc.memory.totals import plan_peaks, training_ranks
 from calc.memory.training import TrainingRank, ranks
+from calc.spec import LayerGroup, Mlp
 from calc.spec.run import Run
 from tests.harness.ranks.started import torchrun
 from tests.memory.pipelined import BATCH, CASES, RANKS, SEQ, SPEC, Case
@@ -69,3 +72,16 @@ def test_buffers_are_those_of_every_micro_batch() -> None:
     more = [b.activations.total - a.activations.total for a, b in zip(before, after, strict=True)]
     assert more == [8 * RESULT, 16 * RESULT, 8 * RESULT]
     assert [a.activations.in_flight for a in before] == [b.activations.in_flight for b in after]
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_stages_of_a_column_hold_what_they_do_alone(checkpointing: str) -> None:
+    """Of three, one layer each, the middle one holds most: it keeps what it reads, for the norm that it begins with,
+    where the last keeps a cast of it."""
+    kinds = (("front", "pre", 32), ("middle", "pre", 512), ("end", "post", 32))
+    layers = tuple(LayerGroup(name=name, count=1, placement=at, channel=Mlp(d_ff=wide)) for name, at, wide in kinds)
+    spec = SPEC.model_copy(update={"layers": layers, "schedule": None})
+    run = run_of(Case("1f1b", 4), recipe="bf16-mixed", device="cuda", checkpointing=checkpointing)
+    found = plan_peaks(spec, run.placed({"pp": np.array([1.0, 3.0])}))
+    plans = [run.changed(pp=pp) for pp in (1, 3)]
+    assert list(found) == [max(rank.peak for rank in training_ranks(spec, plan)) for plan in plans]
