@@ -82,8 +82,9 @@ class Fitted(Node):
 
     computing: seconds of a step's kernels over those of the kernels alone, by the device of those rows, and `other` for
     devices of no such architecture. kernel: seconds between one kernel of a pass that no graph launches and the next,
-    beyond what launching takes. experts: the same of models with routed experts, whose many small products a host does
-    not run ahead of; None, as others, where no step of one was fitted on.
+    beyond what launching takes. experts: seconds of the host for each such kernel of models with routed experts, whose
+    many small products it does not run ahead of, beside what the device takes; None, as others, where no step of one
+    was fitted on.
     """
 
     on: tuple[str, ...]
@@ -92,8 +93,12 @@ class Fitted(Node):
     experts: Annotated[float, Field(ge=0)] | None = None
 
     def between(self, experts: bool) -> float:
-        """Seconds between a kernel and the next. experts: whether the model has routed ones."""
-        return self.kernel if self.experts is None or not experts else self.experts
+        """Seconds between a kernel and the next, or of the host for each. experts: whether a model has routed ones."""
+        return self.experts if experts and self.experts is not None else self.kernel
+
+    def catches_up(self, experts: bool) -> bool:
+        """Whether they pass beside what the device takes."""
+        return experts and self.experts is not None
 
 
 class Stack(Node):

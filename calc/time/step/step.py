@@ -79,8 +79,12 @@ def extra_seconds(question: Question, run: Run, computing: Size, launched: Size)
     seconds."""
     if not run.trains or question.within:
         return 0.0
-    longer = computing_longer(question.spec, run, question.speed) - 1
-    return longer * computing + stack_of(run).fitted.between(question.spec.has_experts) * launched
+    fitted, experts = stack_of(run).fitted, question.spec.has_experts
+    device = computing_longer(question.spec, run, question.speed) * computing
+    between = fitted.between(experts) * launched
+    # A host that falls behind on small products catches up on large ones: of the two, the longer, and both where equal.
+    both = (device**2 + between**2) ** 0.5 if fitted.catches_up(experts) else device + between
+    return both - computing
 
 
 class StageSeconds(NamedTuple):
