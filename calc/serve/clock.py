@@ -28,6 +28,15 @@ class Line:
         return low + (high - low) * (tokens - left) / (right - left)
 
 
+def both(one: Line, other: Line, tokens: float) -> tuple[float, float]:
+    """Two curves read at one length."""
+    at = bisect_right(one.places, tokens, hi=one.most)
+    left = one.places[at - 1]
+    passed, step = tokens - left, one.places[at] - left
+    low, base = one.values[at - 1], other.values[at - 1]
+    return low + (one.values[at] - low) * passed / step, base + (other.values[at] - base) * passed / step
+
+
 class Plain(NamedTuple):
     """A step without prompts of so many sequences, but for what depends on their contexts: seconds of the device
     without attention, of the host for the step, and of the host for its sequences while the device works. batch:
@@ -96,7 +105,8 @@ class StepClock:
         found = self.plain.get(decoding)
         if found is None:
             found = self.plain[decoding] = self._plain(decoding)
-        flops, moved = found.batch * self.drafted * self.decoding(context), found.batch * self.cache(context)
+        computed, read = both(self.decoding, self.cache, context)
+        flops, moved = found.batch * self.drafted * computed, found.batch * read
         attention = bound(flops, moved, self.rates.decoding, self.rates.cache)
         return found.host + longer(found.device + attention, found.waiting)
 

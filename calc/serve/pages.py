@@ -9,7 +9,7 @@ from calc.serve.running import Rules, Running
 
 class Pages:
     """used: pages of sequences, without those they share; peak: the most that were taken. phases: how many sequences
-    that decode have how many tokens beyond the server's steps, but for whole pages."""
+    that decode begin a page at which of the server's steps, but for whole pages of steps."""
 
     def __init__(self, rules: Rules, shared: Prefixes | None = None) -> None:
         self.rules, self.shared = rules, shared
@@ -68,11 +68,11 @@ class Pages:
 
     def begin(self, one: Running) -> None:
         """A sequence decodes from now on."""
-        self.phases[(one.context - one.begun) % self.rules.block] += 1
+        self.phases[(one.begun - one.context) % self.rules.block] += 1
 
     def end(self, one: Running, tokens: int) -> None:
         """A sequence that has so many tokens decodes no more."""
-        self.phases[(one.context - one.begun) % self.rules.block] -= 1
+        self.phases[(one.begun - one.context) % self.rules.block] -= 1
         self.give_back(one, tokens)
 
     def give_back(self, one: Running, tokens: int) -> None:
@@ -86,11 +86,13 @@ class Pages:
         """Pages that so many further steps take."""
         rules, each, now = self.rules, self.rules.accepted, decoding.steps
         if each == 1.0:
-            # Tokens of a sequence are its phase and the step, but for whole pages: a step begins a page of those of
-            # one phase, and as many steps as a page has tokens one of everybody's.
+            # A step begins a page of those of one phase, and as many steps as a page has tokens one of everybody's.
             size, phases = rules.block, self.phases
             whole, rest = divmod(steps, size)
-            return whole * len(decoding) + sum([phases[-each % size] for each in range(now, now + rest)])
+            first = now % size
+            last = first + rest
+            begun = sum(phases[first:last]) + (sum(phases[: last - size]) if last > size else 0)
+            return whole * len(decoding.heap) + begun
         return sum(
             rules.pages(one.tokens(now + steps, each)) - rules.pages(one.tokens(now, each))
             for _, _, one in decoding.heap
@@ -99,7 +101,9 @@ class Pages:
     def grow(self, decoding: Decoding, steps: int) -> None:
         """Take the pages of so many further steps."""
         self.used += self.growth(decoding, steps)
-        self.peak = max(self.peak, self.held)
+        held = self.held
+        if held > self.peak:
+            self.peak = held
 
     def room_for(self, decoding: Decoding) -> bool:
         """Whether the next step finds pages for its tokens."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, NamedTuple
 
+from calc.serve.requests import Request
 from calc.serve.service import Service
 from calc.serve.simulate import OnAnswered, Simulated, ignore, shared_prefixes, simulate
 from calc.serve.traces import BLOCK
@@ -71,16 +72,25 @@ def _on_answered(replicas: Replicas, which: int) -> OnAnswered:
 
 def outcome(workload: Workload, part: Part) -> Simulated:
     """The simulation that a part tells of."""
-    columns = {name: part.columns[name].tolist() for name in (*TIMES, *COUNTS)}
+    columns = [part.columns[name].tolist() for name in (*TIMES, *COUNTS)]
     requests = tuple(
-        replace(
-            each,
-            **{name: _time(columns[name][place]) for name in TIMES},
-            cached=int(columns["cached"][place]),
-            preempted=int(columns["preempted"][place]),
-            refused=bool(columns["refused"][place]),
+        Request(
+            each.number,
+            sent,
+            each.input,
+            each.output,
+            each.hashes,
+            each.priority,
+            int(cached),
+            _time(scheduled),
+            _time(first),
+            _time(last),
+            int(preempted),
+            bool(refused),
         )
-        for place, each in enumerate(workload.requests)
+        for each, sent, scheduled, first, last, cached, preempted, refused in zip(
+            workload.requests, *columns, strict=True
+        )
     )
     scalars = {name: value for name, value in part.facts.items() if name != "gaps"}
     gaps = tuple((float(seconds), int(count)) for seconds, count in part.facts["gaps"])

@@ -28,6 +28,10 @@ class Request:
     preempted: int = 0
     refused: bool = field(default=False)
 
+    def again(self) -> Request:
+        """The same once more, of which nothing has come."""
+        return Request(self.number, self.sent, self.input, self.output, self.hashes, self.priority)
+
     @property
     def ttft(self) -> float:
         """Seconds from sending to the first token."""

@@ -68,7 +68,7 @@ class Server:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.decoding or self.waiting or self.reading or self.passing)
+        return not (self.decoding.heap or self.waiting.queue or self.reading or self.passing)
 
     def advance(self, until: float) -> list[Request]:
         """Run one step with prompts in it, or as many without as pass before the next event or `until`; those that
@@ -186,9 +186,10 @@ class Server:
     def _plain_steps(self, until: float, held: int = 0) -> list[Request]:
         """Steps without prompts, until somebody finishes, the cache may be full, or `until` has passed. held: for how
         many of them there are prompts that are held back."""
-        if not self.decoding:
+        n = len(self.decoding.heap)
+        if not n:
             return []
-        n, context = len(self.decoding), self.decoding.mean_context
+        context = self.decoding.mean_context
         count = min(self.decoding.first_ends, self._steps_with_room())
         if count < 1:
             return []
@@ -242,7 +243,7 @@ class Server:
         self.pages.grow(self.decoding, count)
         if self.promises:
             self.promises.passed(count)
-        self.gaps.passed(self.time, count, seconds / count, len(self.decoding))
+        self.gaps.passed(self.time, count, seconds / count, len(self.decoding.heap))
         done = self.decoding.passed(count)
         for one, tokens in done:
             self.pages.end(one, tokens)

@@ -87,18 +87,16 @@ def simulate_apart(
         return added
 
     while True:
-        busy = [server for server in everyone if not server.idle]
+        server, others = _earliest(everyone)
         outside = min(clients.next, coming[0][0] if coming else math.inf)
-        if not busy:
+        if server is None:
             if math.isinf(outside):
                 break
             _arrive(outside, clients, coming, apart, read)
             continue
-        server = min(busy, key=lambda each: each.time)
         if outside <= server.time:
             _arrive(server.time, clients, coming, apart, read)
             continue
-        others = min((each.time for each in busy if each is not server), default=math.inf)
         for request in server.advance(min(outside, max(others, server.time + 1e-9))):
             if server in apart.decode:
                 clients.answered(request)
@@ -112,6 +110,18 @@ def simulate_apart(
                 heapq.heappush(coming, (own.first, own.number, own))
         on_answered(clients.done)
     return summed(clients, apart.prefill, apart.decode)
+
+
+def _earliest(servers: Sequence[Server]) -> tuple[Server | None, float]:
+    """Of those that have something to do the one whose turn it is, and when that of the next one is."""
+    found, first, second = None, math.inf, math.inf
+    for each in servers:
+        if each.time < second and not each.idle:
+            if each.time < first:
+                found, first, second = each, each.time, first
+            else:
+                second = each.time
+    return found, second
 
 
 def _arrive(
@@ -136,7 +146,7 @@ class _Clients:
     """Who sends requests: at times of their own, or each when the last one is answered."""
 
     def __init__(self, workload: Workload, delay: Callable[[Request], float]) -> None:
-        self.requests = tuple(replace(each) for each in workload.requests)
+        self.requests = tuple(each.again() for each in workload.requests)
         self.delay = delay
         self.waiting: list[tuple[float, int, Request]] = []
         self.unsent, self.done = 0, 0
