@@ -58,7 +58,7 @@ def test_any_file(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None
 
 def test_a_file_of_several_blocks(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
-    text = "".join(CORPUS) * 3000
+    text = "".join(CORPUS) * 2100
     path.write_text(text, newline="")
     assert path.stat().st_size > 2 * streaming.BLOCK
     for name in (GPT4, "front", "bert"):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 PLAIN = AttentionShape(batch=2, heads=4, kv_heads=2, seq=33, d_head=16, dtype="fp32")
 BACK = replace(PLAIN, direction="backward")
 drawn = shapes(softcap=None, alibi=False, direction="forward", dtype="fp32")
-few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def hold(name: str, shape: AttentionShape, **options: int) -> None:
