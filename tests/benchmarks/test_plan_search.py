@@ -33,11 +33,11 @@ def searched(asked: Question) -> Seen:
 @pytest.mark.benchmark(group="all plans on several numbers of GPUs: 100,000 are to take a second", min_rounds=2)
 @pytest.mark.parametrize("model", GPUS)
 def test_every_plan(benchmark: Any, model: str) -> None:
-    # Nobody reads times among other tests: fewer numbers of GPUs are enough there.
-    gpus = GPUS[model][: 2 if benchmark.disabled else None]
+    # Nobody reads times among other tests: one number of GPUs is enough there.
+    gpus = GPUS[model][: 1 if benchmark.disabled else None]
     found = benchmark(searched, question(model, gpus, 15360))
     benchmark.extra_info["plans"] = found.plans
-    assert found.plans > 100_000
+    assert found.plans > 50_000 * len(gpus)
     assert found.timed > 1000
 
 

@@ -30,9 +30,9 @@ def cores() -> tuple[float, float]:
 @pytest.mark.benchmark(group="ten million plans: two processes are to be 1.7 times as fast as one")
 @pytest.mark.parametrize("count", [1, 2])
 def test_ten_million_plans(benchmark: Any, count: int) -> None:
-    # Nobody reads times among other tests: a tenth of it is asked for there.
+    # Nobody reads times among other tests: a hundredth of it is asked for there.
     few = benchmark.disabled
-    asked = question(1_700_000 if few else 17_000_000)
+    asked = question(170_000 if few else 17_000_000)
     one_pass.forget()
     before = cores()
     found = benchmark.pedantic(search, (asked, TOP), {"workers": Workers(count)}, rounds=1)
@@ -40,7 +40,7 @@ def test_ten_million_plans(benchmark: Any, count: int) -> None:
     head, processes = (after - begin for after, begin in zip(cores(), before, strict=True))
     benchmark.extra_info |= {"plans": found.plans, "head, seconds of a core": head, "processes": processes}
     print(f"{count}: {found.plans:,} plans, {head:.1f} s of the head's core, {processes:.1f} s of processes'")
-    assert found.plans > (10**6 if few else 10**7)
+    assert found.plans > (10**5 if few else 10**7)
 
 
 @pytest.mark.benchmark(group="24 chunks of a second that wait: what is beyond 12 s on two cores is theirs and ours")
