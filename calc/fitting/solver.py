@@ -105,30 +105,36 @@ def solve(evaluate: Evaluate, start: Array, weights: Array, delta: float, gain: 
     weights: shape (fits, runs), or (1, runs) for all alike. gain: a fit is done once a step would lower its objective
     by less than this part.
     """
-    moving = start.copy()
+    found = Solved(start.copy(), np.empty(len(start)))
     with np.errstate(all="ignore"):  # a wild trial step overflows; its objective is then no number and is not taken
+        moving, places = start.copy(), np.arange(len(start))
         error, jacobian = evaluate(moving)
         value = objective(error, weights, delta)
         damping = np.ones(len(moving))
-        least = _ROUNDING * weights.sum(axis=1) * min(1.0, delta)
-        least = np.broadcast_to(least, value.shape)
-        active = np.arange(len(moving))
+        least = np.broadcast_to(_ROUNDING * weights.sum(axis=1) * min(1.0, delta), value.shape)
         for _ in range(_MOST_STEPS):
-            w = weights if len(weights) == 1 else weights[active]
-            step, promise = _step(error[active], jacobian[active], w, delta, damping[active])
-            trial = moving[active] + step
+            step, promise = _step(error, jacobian, weights, delta, damping)
+            trial = moving + step
             new_error, new_jacobian = evaluate(trial)
-            new_value = objective(new_error, w, delta)
-            taken = new_value <= value[active]
-            better, worse = active[taken], active[~taken]
-            moving[better], value[better] = trial[taken], new_value[taken]
-            error[better], jacobian[better] = new_error[taken], new_jacobian[taken]
-            damping[better] *= 0.1
-            damping[worse] = np.clip(10 * damping[worse], 1e-3, None)
-            active = active[(promise > gain * value[active] + least[active]) & (damping[active] < 1e12)]
-            if not active.size:
+            new_value = objective(new_error, weights, delta)
+            taken = new_value <= value
+            if taken.all():
+                moving, value, error, jacobian = trial, new_value, new_error, new_jacobian
+            else:
+                for old, new in ((moving, trial), (value, new_value), (error, new_error), (jacobian, new_jacobian)):
+                    np.copyto(old.T, new.T, where=taken)
+            damping = np.where(taken, 0.1 * damping, np.maximum(10 * damping, 1e-3))
+            left = (promise > gain * value + least) & (damping < 1e12)
+            if not left.all():
+                # Those that are done make room: what is left lies together, and is not copied from step to step.
+                found.moving[places[~left]], found.objective[places[~left]] = moving[~left], value[~left]
+                places, moving, value, least = places[left], moving[left], value[left], least[left]
+                error, jacobian, damping = error[left], jacobian[left], damping[left]
+                weights = weights if len(weights) == 1 else weights[left]
+            if not places.size:
                 break
-    return Solved(moving, value)
+        found.moving[places], found.objective[places] = moving, value
+    return found
 
 
 def _step(error: Array, jacobian: Array, weights: Array, delta: float, damping: Array) -> tuple[Array, Array]:

@@ -74,7 +74,7 @@ def coverage(design: str, noise: str, tables: int, refits: int) -> dict[str, flo
     for table in range(tables):
         random = np.random.default_rng([seed, list(NOISES).index(noise), table])
         loss = exact * np.exp(NOISES[noise](random, params.size))
-        fit = calc.fit({"N": params, "D": tokens, "L": loss}, refits=refits, compute=COMPUTE, seed=table)
+        fit = calc.fit(calc.Runs(params, tokens, loss), refits=refits, compute=COMPUTE, seed=table)
         for name, value in truth(fit.law).items():
             band = fit.intervals.get(name)
             held.setdefault(name, []).append(band is not None and band.low <= value <= band.high)
