@@ -82,13 +82,16 @@ def structures(question: Question) -> tuple[list[dict[str, Any]], list[dict[str,
 
 def _layers_on_host(question: Question) -> tuple[int | None, ...]:
     """Of how many layers activations may wait on the host where they do: what is fixed, or all but the last, or of four
-    parts of the layers three, two or one."""
+    parts of the layers three, two or one; and all but two where layers wait for those that leave, since copies are
+    hidden where two stay."""
     if "offload_layers" in question.fixed:
         return (question.fixed["offload_layers"],)
     if question.fixed.get("offload") != "activations":
         return (None,)
     layers = question.spec.n_layers
     parts = {layers * quarters // 4 for quarters in (3, 2, 1)}
+    if Run(stack=question.words.get("stack"), offload="activations").waits_for_host:
+        parts |= {layers - 2}
     return None, *sorted((n for n in parts if 1 <= n < layers - 1), reverse=True)
 
 

@@ -187,7 +187,9 @@ def test_layers_of_megatron_core_whose_activations_wait() -> None:
     assert {(plan.run.offload, plan.run.checkpointing, plan.run.pp) for plan in found.plans} == {
         ("activations", "none", 1)
     }
-    assert all(plan.run.offload_layers in (None, 24, 16, 8) for plan in found.plans)
+    assert all(plan.run.offload_layers in (None, 30, 24, 16, 8) for plan in found.plans)
+    few = replace(asked, fixed={**asked.fixed, "offload_layers": 30})
+    assert found.listed == 5 * answer([few], top=1).listed
     for layers in (None, 16):
         one = replace(asked, fixed={**asked.fixed, "offload_layers": layers}, place="dgx-h100")
         (best, *_) = answer([one], top=1).plans

@@ -29,6 +29,11 @@ ACTIVATIONS = (
     "published time of a step says how near that is (torch.autograd.graph.save_on_cpu copies what several operations "
     "keep for each of them, and waits)"
 )
+LAYERS_WAIT = (
+    "copies of activations reach {:.0%} of the link to the host, and layers wait for them, so that no more are on the "
+    "GPU than stay: where one stays no copy is hidden, which Transformer Engine warns of; no published time of a step "
+    "says how near that is"
+)
 BETWEEN_STAGES = (
     "memory takes torch.distributed.pipelining's step to have return_outputs=False: else the last stage keeps the "
     "logits of all micro-batches; of two published peaks what is counted is 13 and 18 % short (docs/memory.md)"
@@ -96,7 +101,8 @@ def notes(rows: Sequence[Row], speed: Speed, run: Run) -> tuple[str, ...]:
     if run.offloaded:
         found.append(OFFLOAD)
     if run.offload == "activations" and run.trains:
-        found.append(ACTIVATIONS.format(priors()["host_copies"]["bandwidth"]))
+        said = LAYERS_WAIT if run.waits_for_host else ACTIVATIONS
+        found.append(said.format(priors()["host_copies"]["bandwidth"]))
     if any(row.kernel.function == "softmax" for row in rows) and run.execution != "eager":
         found.append("scores in the open where PyTorch's attention kernel does not take them (caps, sinks, biases)")
     others = {_kernel(row, speed) for row in rows if row.kernel.function == "attention" and row.share > 0.01} - {""}
