@@ -80,7 +80,7 @@ class Question:
         for name in self.fixed:
             if name not in (*SIZES, *CHOICES, "recipe"):
                 raise Refused("--fix", f"one of {', '.join((*SIZES, *CHOICES, 'recipe'))}", name)
-        check_formats(self)
+        check_formats(self.spec, self.cluster, self.recipes, self.words, self.fixed)
         for name in CHOICES.keys() & self.words.keys():
             raise Refused(name, f"--fix {name}=VALUE where plans are searched", self.words[name])
         for name in self.at_most:
@@ -108,7 +108,7 @@ class Question:
             raise Refused("--fix recompute", "checkpointing none or selective beside it", self.fixed["checkpointing"])
         if not 0 <= self.headroom < 1:
             raise Refused("--headroom", "a part of the memory from 0 on, below 1", self.headroom)
-        check_fixed(self)
+        check_fixed(self.spec, self.recipes, self.words, self.fixed)
 
     @classmethod
     def about(
