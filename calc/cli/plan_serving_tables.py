@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from calc.output.layout import continued
@@ -12,6 +13,8 @@ from calc.units import duration
 
 SHOWN = 12
 """Plans of the front that a table has."""
+NAMED = 3
+"""Ways that do not start and that a note names."""
 SPARE = ("tok/s/user", "tok/s/GPU")
 """Columns that a narrow terminal does without."""
 
@@ -29,6 +32,7 @@ def answer_record(found: Found, wish: Wish, replicas: int | None) -> dict[str, A
         "tried": found.tried,
         "layouts": found.layouts,
         "fitting": found.fitting,
+        "left_out": [asdict(each) for each in found.left_out],
     }
 
 
@@ -71,6 +75,8 @@ def serving_tables(found: Found, record: dict[str, Any]) -> list[Table]:
     step = max(1, -(-len(found.front) // SHOWN))
     note = f"{found.tried:,} plans of the {found.fitting} of {found.layouts} layouts that hold the model\n"
     note += "in closed form, as if prompts never came together"
+    if found.left_out:
+        note += f"\n{_left_out(found)}"
     if priced:
         note += "\nprice/M: of a million tokens of answers, with their prompts"
 
@@ -89,6 +95,13 @@ def serving_tables(found: Found, record: dict[str, Any]) -> list[Table]:
     more = "" if record["replicas"] is None else for_rate(found.best, record["replicas"])
     note = "\n".join(filter(None, (more, continued(record["command"] or ""))))
     return [*tables, table([found.best], title, note)]
+
+
+def _left_out(found: Found) -> str:
+    """What no engine starts of what was asked for, in a line."""
+    names = [f"{each.engine} on {each.device} in {each.dtype}" for each in found.left_out]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"left out, since these do not start: {', '.join(names[:NAMED])}{more}"
 
 
 def for_rate(plan: ServingPlan, replicas: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from calc.errors import Refused
 from calc.plan.serving_plan import LOADS, Found, ServingPlan, Wish
 from calc.plan.serving_slo import best_of, nearest_of
+from calc.plan.serving_ways import ways_of
 from calc.serve.closed_form import steady_of
 from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
@@ -22,7 +23,7 @@ PAIRED = 12
 
 def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
     """Every plan, or where Ctrl-C ends it those until then. progress: called with what is done, how much of it and how
-    much there is. Errors: Refused where no layout divides the model, or a device lacks a price."""
+    much there is. Errors: Refused where no layout divides the model, no engine starts, or a device lacks a price."""
     if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
         raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
     services = list(services_of(wish))
@@ -41,19 +42,20 @@ def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
         nearest = nearest_of(wish, plans) if best is None else None
     except KeyboardInterrupt:
         interrupted = True
-    return Found(_front(plans), best, nearest, len(plans), len(services), len(holding), interrupted)
+    left_out = tuple(ways_of(wish)[1])
+    return Found(_front(plans), best, nearest, len(plans), len(services), len(holding), left_out, interrupted)
 
 
 def services_of(wish: Wish) -> Iterator[Service]:
-    """Every service of a wish, whether or not it holds the model. Errors: Refused as `service_of`."""
+    """Every service of a wish that its engine starts, whether or not it holds the model. Errors: Refused as
+    `service_of`, and where no engine starts any."""
+    ways, _ = ways_of(wish)
     for device in wish.devices:
+        own = [way for way in ways if way.device == device]
         for layout in _layouts(wish.spec, wish.gpus, domain_of(load_device(device))):
-            for engine in wish.engines:
-                for dtype in wish.dtypes:
-                    for budget in wish.budgets:
-                        yield service_of(
-                            wish.spec, device, layout, engine, dtype, budget=budget, guessing=wish.guessing
-                        )
+            for _, engine, dtype in own:
+                for budget in wish.budgets:
+                    yield service_of(wish.spec, device, layout, engine, dtype, budget=budget, guessing=wish.guessing)
 
 
 def _layouts(spec: ModelSpec, gpus: tuple[int, int], joined: int) -> Iterator[Layout]:

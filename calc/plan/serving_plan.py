@@ -108,12 +108,22 @@ class ServingPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What was asked for and no engine starts. why: as `serve` refuses it."""
+
+    device: str
+    engine: str
+    dtype: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
     ahead. best: the cheapest that meets the SLO, or without prices that with the most tokens a GPU; None where
     none does. nearest: where none does, the one that misses it by least, every request simulated; None where no layout
     holds the model. tried: plans that were timed; fitting: of the layouts tried, those that hold the model.
-    interrupted: whether Ctrl-C ended the search."""
+    left_out: devices, engines and formats that were not tried. interrupted: whether Ctrl-C ended the search."""
 
     front: tuple[ServingPlan, ...]
     best: ServingPlan | None
@@ -121,4 +131,5 @@ class Found:
     tried: int
     layouts: int
     fitting: int
+    left_out: tuple[LeftOut, ...] = ()
     interrupted: bool = False

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from calc.errors import Refused
 from calc.serve.service import Service
+from calc.serve.support import check_support
+from calc.spec.hardware import Device
 from calc.spec.run.engines import Engine, engine_named
 from calc.time.cluster.links import node_of
 
@@ -18,16 +20,28 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
 
     tool: one of TOOLS. longest: tokens of a mean sequence; there is room for a tenth more. running: sequences at once,
     of each service.
-    Errors: Refused for an unknown tool, for prompts apart or pipelines where it has no word for them, and for a format
-    of the cache that its engine has none for.
+    Errors: Refused for an unknown tool, for a device that its engine does not run on, for prompts apart or pipelines
+    where it has no word for them, and for a format of the cache that its engine has none for.
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
+    for service in services:
+        _check(tool, service)
     if tool == "llm-d" and any(each.layout.pp > 1 or each.layout.tp > node_of(each.device.name) for each in services):
         raise Refused("--as", f"one of {', '.join(JOINED)} for a pipeline or tp beyond a machine", tool)
     if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
         raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
     return TOOLS[tool](model, services, math.ceil(ROOM * longest), running)
+
+
+def _check(tool: str, service: Service) -> None:
+    """Errors: Refused for a plan of another engine that the one below the tool does not start."""
+    if isinstance(service.device, Device):
+        try:
+            check_support(_engine(tool), service.device)
+        except Refused:
+            unable = f"{_engine(tool).title} does not run on {service.device.name}"
+            raise Refused("--as", f"what starts {service.engine.name}, as planned: {unable}", tool) from None
 
 
 def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:

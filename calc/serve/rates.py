@@ -131,6 +131,12 @@ def family_of(device: Device, engine: str) -> str:
     return _family(device, engine).replace(" ", "")
 
 
+def is_known(device: Device, engine: str) -> bool:
+    """Whether servers of an engine were measured on a device's architecture, or on one like it."""
+    families = families_of(engine)
+    return any(name in device.architecture for name in (*families.measured, *families.alike))
+
+
 def _family(device: Device, engine: str) -> str:
     """The family of a device's architecture. Errors: Refused for one that no server was measured on, nor on one like
     it."""

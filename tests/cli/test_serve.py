@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,18 @@ def test_bad_words(run: Run, words: tuple[str, ...], said: str) -> None:
     code, out, err = run("llama-3-8b", *words)
     assert (code, out) == (2, "")
     assert said in err
+
+
+@pytest.mark.parametrize(("gpu", "engine"), [("mi300x", "trtllm"), ("m4-max", "sglang"), ("strix-halo", "sglang")])
+def test_an_engine_that_does_not_run_on_a_device_is_refused_with_those_that_do(run: Run, gpu: str, engine: str) -> None:
+    code, out, err = run("qwen3-0.6b", "--gpu", gpu, "--engine", engine, *CLOSED)
+    assert (code, out) == (2, "")
+    told = re.fullmatch(rf"error: --engine: expected one that runs on {gpu}: (.+), found {engine}\n", err)
+    assert told is not None
+    other = told[1].split(", ")[0]
+    assert run("qwen3-0.6b", "--gpu", gpu, "--engine", other, *CLOSED)[0] == 0
+    code, _, err = run("qwen3-0.6b", "--gpu", "t4", "--engine", "trtllm", *CLOSED)
+    assert (code, err) == (2, "error: --gpu: expected a device that trtllm runs on, found t4\n")
 
 
 @pytest.mark.parametrize("load", [("--concurrency", "1"), ("--rate", "0.001")])

@@ -251,6 +251,26 @@ def test_what_starts_it_stands_alone_and_in_its_format(run: Run) -> None:
     assert "name a checkpoint" not in err
 
 
+def test_engines_that_do_not_run_on_a_device_are_left_out_and_named(run: Run) -> None:
+    words = ("--on", "mi300x,h100-sxm", "--gpus", "1", "--input", "1024", "--output", "256", "--engine", "trtllm,vllm")
+    code, out, _ = run(*words, "--json")
+    record = json.loads(out)
+    assert code == 0
+    assert [(each["device"], each["engine"]) for each in record["left_out"]] == [("mi300x", "trtllm")]
+    found = {(plan["device"], plan["engine"]) for plan in record["front"]}
+    assert ("mi300x", "trtllm") not in found
+    assert "left out, since these do not start: trtllm on mi300x in bf16\n" in run(*words)[1]
+    alone = ("--on", "mi300x", "--gpus", "1", "--input", "1024", "--output", "256")
+    code, out, err = run(*alone, "--engine", "trtllm")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"error: --engine: expected one that runs on mi300x: .*vllm, found trtllm\n", err)
+    code, out, err = run(*alone, "--engine", "vllm", "--as", "trtllm")
+    assert (code, out) == (2, "")
+    assert (
+        "error: --as: expected what starts vllm, as planned: TensorRT-LLM does not run on mi300x, found trtllm" in err
+    )
+
+
 def test_no_plan_meets_it(run: Run) -> None:
     code, out, _ = run(*ASKED, "--slo", "tpot=0.01ms", "--json")
     assert code == 1

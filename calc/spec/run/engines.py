@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -51,6 +52,16 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
+class Runs:
+    """What an engine runs on, and when that was read where. on: makers of devices, or how the names of their
+    architectures begin."""
+
+    source: str
+    read: date
+    on: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
     """The rules of one engine.
 
@@ -69,7 +80,8 @@ class Engine:
     products like all others, and no kernels of their own. half_sums: whether products in 16 bits are summed in 16 bits.
     towers_apart: whether towers of pictures and sound are files of their own, loaded where it is told to. unfitted:
     constants that its fit left out, so that what they stand for to others takes no seconds of its own. allocation:
-    None where it is not known to the byte. admission: None where whoever's prompt fits is let in.
+    None where it is not known to the byte. admission: None where whoever's prompt fits is let in. runs: None where
+    nobody has read it, and nothing is refused.
     """
 
     name: str
@@ -98,6 +110,7 @@ class Engine:
     unfitted: Collection[str] = ()
     allocation: Allocation | None = None
     admission: Admission | None = None
+    runs: Runs | None = None
 
     @property
     def promises_all(self) -> bool:
@@ -127,7 +140,7 @@ def _engines() -> dict[str, Engine]:
     found = {}
     for path in sorted(FOLDER.glob("*.toml")):
         table = parse_toml(read_text(path), path.name)
-        for name, kind in (("allocation", Allocation), ("admission", Admission)):
+        for name, kind in (("allocation", Allocation), ("admission", Admission), ("runs", Runs)):
             table[name] = kind(**table[name]) if name in table else None
         table["unfitted"] = frozenset(table.get("unfitted", ()))
         found[table["name"]] = Engine(**table)
