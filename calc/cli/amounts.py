@@ -1,8 +1,7 @@
-"""Numbers with units on the command line: parameters, tokens, FLOPs; and plain ones above 0."""
+"""Numbers with units on the command line: parameters, tokens, FLOPs; and shares."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import click
@@ -38,24 +37,3 @@ class Share(click.ParamType):
             return value
         field = param.opts[0] if param else "value"
         return float(parse_share(value, field))
-
-
-class Positive(click.ParamType):
-    """A finite number above 0, or with `zero` also 0."""
-
-    name = "NUMBER"
-
-    def __init__(self, zero: bool = False) -> None:
-        self.zero = zero
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        field = param.opts[0] if param else "value"
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not (0 < number < math.inf or (self.zero and number == 0)):
-            raise Refused(field, "a finite number of 0 or more" if self.zero else "a finite number above 0", value)
-        return number

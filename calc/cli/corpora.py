@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from calc.cli.amounts import Positive
 from calc.errors import Refused
 from calc.output.progress import Progress
+from calc.reading.numbers import Number
 from calc.tokens.corpus import Corpus, corpus
 from calc.units import si
 
@@ -17,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NAMES = ("corpus", "bytes_per_token", "tokens_per_word", "tokenizer", "sample")
 _OPTIONS = (
     click.option("--corpus", metavar="SIZE", help='The data there is, "4.5 TB" or "300e9 words", in place of tokens.'),
-    click.option("--bytes-per-token", type=Positive(), help="With --corpus in bytes; `tokens FILE` measures it."),
-    click.option("--tokens-per-word", type=Positive(), help="With --corpus in words; `tokens FILE` measures it."),
+    click.option("--bytes-per-token", type=Number(above=0), help="With --corpus in bytes; `tokens FILE` measures it."),
+    click.option("--tokens-per-word", type=Number(above=0), help="With --corpus in words; `tokens FILE` measures it."),
     click.option(
         "--tokenizer", metavar="FILE", help="With --corpus: measure that with this tokenizer.json or .tiktoken"
     ),

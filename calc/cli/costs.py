@@ -12,6 +12,7 @@ import click
 
 from calc.errors import Refused
 from calc.output.tables import Table
+from calc.reading.numbers import Number
 from calc.spec import ModelSpec
 from calc.time import Prediction
 from calc.time.device.speed import Speed
@@ -74,11 +75,9 @@ def of_costs(function: F) -> F:
         costs = None if given["tokens"] is None else Costs(**given)
         return function(*args, costs=costs, **words)
 
-    above = click.FloatRange(0, min_open=True)
+    above = Number(above=0)
     for option in (
-        click.option(
-            "--pue", metavar="RATIO", type=click.FloatRange(1), help="Of the data centre's power.  [default: 1.1]"
-        ),
+        click.option("--pue", metavar="RATIO", type=Number(1), help="Of the data centre's power.  [default: 1.1]"),
         click.option(
             "--restart",
             metavar="SECONDS",

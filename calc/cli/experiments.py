@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from calc.cli import options
-from calc.cli.amounts import Amount, Positive
+from calc.cli.amounts import Amount
 from calc.cli.options import Length
 from calc.errors import Refused
 from calc.laws import DEFAULT, Law, Parametric, find
 from calc.laws.step_law import STEP_LAW
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.units import si
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ _HOLDS = 0.85
 @click.option("--budget", type=Amount("FLOP"), required=True, help="FLOPs of all experiments together.")
 @click.option("--target", type=Amount("FLOP"), required=True, help="FLOPs of the run that they are to plan.")
 @click.option("--law", default=DEFAULT, show_default=True, help="A law of L(N, D), around whose optima designs lie.")
-@click.option("--noise", type=Positive(), help="Of the loss from run to run, a part of it below 1. [default: 0.004]")
+@click.option(
+    "--noise", type=Number(above=0), help="Of the loss from run to run, a part of it below 1. [default: 0.004]"
+)
 @click.option("--family", metavar="MODEL", default="gpt2", show_default=True, help="Whose sizes the runs have.")
 @click.option("--seq", type=Length(), default=2048, show_default=True, help="Tokens in a sequence.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the simulation.")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from calc.cli import completing, fit_beyond, fit_tables, options
-from calc.cli.amounts import Amount, Positive
+from calc.cli.amounts import Amount
 from calc.errors import Refused, printable
 from calc.fitting import mixtures
 from calc.fitting.average import average
@@ -17,6 +17,7 @@ from calc.fitting.published import TEMPLATES, LawFit, fit_law
 from calc.laws import ALIASES, BY_NAME
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.reading.numbers import Number
 from calc.workers.workers import HERE, Workers
 
 _COLUMNS = ("params", "tokens", "loss", "flops", "run")
@@ -44,9 +45,11 @@ def _column(what: str, of: str) -> Any:
     show_default=True,
     help="What is minimised over ln predicted - ln observed.",
 )
-@click.option("--delta", type=Positive(), default=1e-3, show_default=True, help="Where Huber's loss turns from square.")
+@click.option(
+    "--delta", type=Number(above=0), default=1e-3, show_default=True, help="Where Huber's loss turns from square."
+)
 @click.option("--refits", type=int, default=4000, show_default=True, help="Bootstrap samples, at most 50,000.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Share of refits in an interval.")
+@click.option("--level", type=Number(), default=0.95, show_default=True, help="Share of refits in an interval.")
 @click.option("--compute", type=Amount("FLOP"), help="FLOP to give the optimum at. [default: the runs' largest]")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the bootstrap.")
 @_column("params", "parameters")
@@ -61,8 +64,8 @@ def _column(what: str, of: str) -> Any:
 @click.option(
     "--accuracy", metavar="COLUMN", help="How much of a task is solved, whose loss is --loss: both are fitted."
 )
-@click.option("--chance", type=float, default=0.0, show_default=True, help="With --accuracy: what guessing solves.")
-@click.option("--top", type=float, help="With --accuracy: what the best model solves.  [default: as the runs say]")
+@click.option("--chance", type=Number(), default=0.0, show_default=True, help="With --accuracy: what guessing solves.")
+@click.option("--top", type=Number(), help="With --accuracy: what the best model solves.  [default: as the runs say]")
 @click.option("--best", is_flag=True, help="Of rows with one N and D, as of several learning rates, take the lowest.")
 @click.option("--skip-far", is_flag=True, help="Leave out runs far off a first fit: diverged, mislabelled.")
 @options.chart

@@ -9,13 +9,14 @@ import click
 from calc.charts.losses import loss_chart
 from calc.charts.saving import check, save
 from calc.cli import completing, corpora, options
-from calc.cli.amounts import Amount, Positive
+from calc.cli.amounts import Amount
 from calc.cli.loss_tasks import solved
 from calc.errors import Refused
 from calc.laws import DEFAULT, LAWS
 from calc.optimum.prediction import Prediction
 from calc.optimum.prediction import loss as predict
 from calc.output.tables import Table, emit, sentences
+from calc.reading.numbers import Number
 from calc.tokens.corpus import Corpus
 
 
@@ -31,11 +32,11 @@ from calc.tokens.corpus import Corpus
 )
 @click.option("--unique-tokens", type=Amount("tokens"), help="muennighoff: how many of the tokens differ.")
 @corpora.options
-@click.option("--experts", type=Positive(), help="clark, ludziejewski: experts over those that a token visits.")
-@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
-@click.option("--sparsity", type=Positive(zero=True), help="abnar: share of the experts that a token does not visit.")
-@click.option("--bits", type=Positive(), help="kumar: bits of weights, activations and cache in training.")
-@click.option("--bits-post", type=Positive(), help="kumar: bits of weights that are rounded after training.")
+@click.option("--experts", type=Number(above=0), help="clark, ludziejewski: experts over those that a token visits.")
+@click.option("--granularity", type=Number(above=0), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Number(0), help="abnar: share of the experts that a token does not visit.")
+@click.option("--bits", type=Number(above=0), help="kumar: bits of weights, activations and cache in training.")
+@click.option("--bits-post", type=Number(above=0), help="kumar: bits of weights that are rounded after training.")
 @click.option("--task", metavar="NAME", help="Share of a benchmark solved, by OLMo's ladder; or all of them.")
 @options.chart
 @options.output

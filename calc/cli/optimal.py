@@ -10,7 +10,7 @@ import click
 from calc.charts.optima import frontier_chart, isoflop_chart
 from calc.charts.saving import check, save
 from calc.cli import completing, corpora, options
-from calc.cli.amounts import Amount, Positive, Share
+from calc.cli.amounts import Amount, Share
 from calc.cli.default_law import chosen
 from calc.cli.optimal_plan import OWN, print_together
 from calc.cli.optimal_tables import laws_tables, numbers_table, record_of, shape_record, shapes_table, words_table
@@ -25,6 +25,7 @@ from calc.optimum.shapes import shapes as near
 from calc.output.notes import warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.reading.numbers import Number
 from calc.tokens.corpus import Corpus
 
 
@@ -32,17 +33,17 @@ from calc.tokens.corpus import Corpus
 @click.option("--compute", type=Amount("FLOP"), help='FLOPs of training, or "100 PF-days".')
 @click.option("--params", type=Amount("parameters"), help="N, as the law counts it.")
 @click.option("--tokens", type=Amount("tokens"), help="D, tokens of training.")
-@click.option("--loss", type=Positive(), help="Nats a token of the law's own data.")
-@click.option("--gpu-days", type=Positive(), help="With --gpu and --mfu.")
-@click.option("--money", type=Positive(), help="With --gpu, --mfu and --price.")
+@click.option("--loss", type=Number(above=0), help="Nats a token of the law's own data.")
+@click.option("--gpu-days", type=Number(above=0), help="With --gpu and --mfu.")
+@click.option("--money", type=Number(above=0), help="With --gpu, --mfu and --price.")
 @click.option(
     "--gpu", metavar="GPU", shell_complete=completing.gpus, help="A device of `gpus`; its dense bf16 peak counts."
 )
 @click.option("--mfu", type=Share(), help="Share of that peak that training reaches: 0.4 or 40%.")
 @click.option("--gpus", type=Tokens(), help="How many of them, for the days it takes.")
-@click.option("--price", type=Positive(), help="Of one GPU for an hour.")
+@click.option("--price", type=Number(above=0), help="Of one GPU for an hour.")
 @click.option("--cluster", metavar="NAME", help="With --gpus, --days, --family: size, tokens and plan together.")
-@click.option("--days", type=Positive(), help="With --cluster: how long its GPUs train.")
+@click.option("--days", type=Number(above=0), help="With --cluster: how long its GPUs train.")
 @click.option("--stack", metavar="NAME", help="With --cluster: the framework whose plans are searched.")
 @click.option("--global-batch", type=GlobalBatch(), help="With --cluster: tokens of a step.  [default: the law's]")
 @click.option("--family", metavar="MODEL", help="Scale this model and count its FLOPs exactly, instead of 6 N D.")
@@ -50,9 +51,9 @@ from calc.tokens.corpus import Corpus
 @click.option("--shapes", type=Tokens(), help="With --family: how many buildable models near N to show.")
 @click.option("--inference-tokens", type=Amount("tokens"), help="Tokens of use to pay for beside training.")
 @click.option("--unique-tokens", type=Amount("tokens"), help="Tokens that differ; more of them repeat these.")
-@click.option("--experts", type=Positive(), help="ludziejewski: all experts over those that a token visits.")
-@click.option("--granularity", type=Positive(), help="krajewski: how many times smaller than an MLP an expert is.")
-@click.option("--sparsity", type=Positive(zero=True), help="abnar: share of the experts that a token does not visit.")
+@click.option("--experts", type=Number(above=0), help="ludziejewski: all experts over those that a token visits.")
+@click.option("--granularity", type=Number(above=0), help="krajewski: how many times smaller than an MLP an expert is.")
+@click.option("--sparsity", type=Number(0), help="abnar: share of the experts that a token does not visit.")
 @corpora.options
 @click.option(
     "--law",

@@ -15,6 +15,7 @@ from calc.architectures.models import load_model, preset_reconstructed
 from calc.cli import completing
 from calc.errors import Refused
 from calc.output.notes import grouped, note
+from calc.reading.numbers import Number
 from calc.spec import ModelSpec
 from calc.spec.run import Run, common_context, common_length
 from calc.units import parse_rate, parse_tokens
@@ -86,6 +87,9 @@ class Counts(click.ParamType):
             expected = "whole numbers with commas between them, such as 15,16x14,15"
             raise Refused(param.opts[0] if param else "value", expected, value)
         return tuple(int(count[1]) for count in counts if count for _ in range(int(count[2] or 1)))
+
+
+REQUESTS_A_SECOND = Number(above=0, most=1e6)
 
 
 class Rate(click.ParamType):

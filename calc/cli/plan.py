@@ -9,7 +9,7 @@ import click
 
 from calc.blocks.build import vectors_read
 from calc.cli import options, plan_file, plan_words
-from calc.cli.amounts import Amount, Positive
+from calc.cli.amounts import Amount
 from calc.cli.options import Names
 from calc.cli.plan_grid import print_grid
 from calc.cli.plan_modes import held_by_none, print_existing, print_fewest, print_launch, print_tokens
@@ -27,6 +27,7 @@ from calc.plan.minimum import least_that_works
 from calc.plan.objective import OBJECTIVES
 from calc.plan.planning import TOP, answer
 from calc.plan.question import Question
+from calc.reading.numbers import Number
 from calc.spec import ModelSpec
 from calc.spec.run import Run
 from calc.time.cluster.stacks import graphs_tell
@@ -53,7 +54,7 @@ from calc.time.step.notes import GRAPHS
 @click.option("--objective", type=click.Choice(OBJECTIVES), default="time", show_default=True, help="What to minimise.")
 @click.option("--price", metavar="PRICE", help="Of a GPU-hour: 2/h, or dgx-h100=2/h,dgx-b200=4/h.")
 @click.option("--tokens", type=Amount("tokens"), help="Of the whole run: its days and GPU-hours are told too.")
-@click.option("--days", type=Positive(), help="With --tokens: how few GPUs. With --gpus: how many tokens.")
+@click.option("--days", type=Number(above=0), help="With --tokens: how few GPUs. With --gpus: how many tokens.")
 @click.option("--as", "written", metavar="TOOL", help=f"Print the best plan as {'|'.join(TOOLS)} launches it.")
 @click.option("--from", "source", metavar="FILE", help="With --as: a launch file; what it costs and what is better.")
 @click.option("--model-grid", "grid", metavar="SIZES", help="Shapes of MODEL: d_model=4096..8192:512,n_layers=32,40.")

@@ -23,6 +23,7 @@ from calc.plan.serving import search_serving
 from calc.plan.serving_command import serve_command
 from calc.plan.serving_minimum import least_that_serves
 from calc.plan.serving_plan import ServingPlan, Slo, Wish
+from calc.reading.numbers import Number
 from calc.serve.constants import fitted_engines
 from calc.serve.launching import REPLICATED, TOOLS, cautions, launch
 from calc.spec import ModelSpec
@@ -54,12 +55,12 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option(
     "--acceptance",
     metavar="CHANCE",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     help="Chance that a guess is right; asked for by --guess.",
 )
 @click.option("--price", metavar="NAME=2/h,…", help="Of a GPU of each device an hour.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests a second: how many replicas?")
-@click.option("--headroom", type=click.FloatRange(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
+@click.option("--rate", type=options.REQUESTS_A_SECOND, help="Requests a second: how many replicas?")
+@click.option("--headroom", type=Number(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
 @click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan.")
 @options.output
 def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
@@ -153,9 +154,17 @@ def _prices(text: str | None, devices: list[str]) -> dict[str, float] | None:
     for part in text.split(","):
         name, equals, price = part.partition("=")
         if not equals:
-            return dict.fromkeys(devices, parse_price(part, "--price"))
-        found[load_device(name).name] = parse_price(price, "--price")
+            return dict.fromkeys(devices, _price(part))
+        found[load_device(name).name] = _price(price)
     return found
+
+
+def _price(text: str) -> float:
+    """Errors: Refused for 0 too: of plans that cost nothing none is the cheapest."""
+    price = parse_price(text, "--price")
+    if price == 0:
+        raise Refused("--price", "a price above 0, or no --price where GPUs cost nothing", text)
+    return price
 
 
 def _command(plan: ServingPlan | None, given: dict[str, Any], model: ModelSpec) -> str | None:

@@ -23,6 +23,7 @@ from calc.cli.options import (
     with_usual_lengths,
 )
 from calc.output.notes import remark
+from calc.reading.numbers import Number
 from calc.spec import ModelSpec
 from calc.spec.run import NODES, Run
 from calc.spec.run.node import Flag, Sized, Word, Words
@@ -70,8 +71,8 @@ TYPES: Mapping[str, click.ParamType] = {
     "network": Rate(),
     "cluster": click.STRING,
     "stack": click.STRING,
-    "dropout": click.FLOAT,
-    "offload_fraction": click.FLOAT,
+    "dropout": Number(),
+    "offload_fraction": Number(),
 }
 METAVARS = {
     "cluster": "NAME",

@@ -15,6 +15,7 @@ from calc.errors import Refused
 from calc.output.notes import remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
+from calc.reading.numbers import Number
 from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.constants import fitted_engines
 from calc.serve.layout import Layout, layout_of
@@ -73,12 +74,18 @@ COUNT = options.Tokens()
 @click.option(
     "--spread",
     metavar="SHARE",
-    type=click.FloatRange(0, 2),
+    type=Number(0, 2),
     help="Of lengths, about those named.  [default: the engine's]",
 )
 @click.option("--concurrency", type=COUNT, help="Requests always under way.")
-@click.option("--rate", type=float, help="Requests a second, of clients that do not wait.")
-@click.option("--burstiness", type=float, default=1.0, show_default=True, help="Of --rate: 1 Poisson, less in bursts.")
+@click.option("--rate", type=options.REQUESTS_A_SECOND, help="Requests a second, of clients that do not wait.")
+@click.option(
+    "--burstiness",
+    type=Number(BURSTIEST, endless=True),
+    default=1.0,
+    show_default=True,
+    help="Of --rate: 1 Poisson, less in bursts.",
+)
 @click.option("--trace", type=click.Path(path_type=Path), help="Requests of a trace: .csv or .jsonl, perhaps .gz.")
 @click.option(
     "--requests", type=COUNT, help="How many requests.  [default: 10 a concurrency; 1000 a replica; the whole trace]"
@@ -90,11 +97,11 @@ COUNT = options.Tokens()
 @click.option(
     "--acceptance",
     metavar="CHANCE",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     help="Chance that a guess is right; asked for by --guess.",
 )
 @click.option(
-    "--guess-cost", metavar="SHARE", type=click.FloatRange(0), help="Of a pass, for one guess.  [default: one layer]"
+    "--guess-cost", metavar="SHARE", type=Number(0, 1), help="Of a pass, for one guess.  [default: one layer]"
 )
 @click.option("--price", metavar="PRICE", help="Of one GPU, such as 2/h.")
 @options.working
@@ -222,9 +229,5 @@ def _workload(given: dict[str, Any], replicas: int) -> Workload:
     if given["concurrency"] is not None:
         count = given["requests"] or closed_count(given["concurrency"])
         return closed_loop(given["concurrency"], *lengths, count, given["spread"], given["seed"])
-    if not 0 < given["rate"] < 1e6:
-        raise Refused("--rate", "requests a second above 0, below a million", given["rate"])
-    if not given["burstiness"] >= BURSTIEST:
-        raise Refused("--burstiness", f"a number from {BURSTIEST}", given["burstiness"])
     count = given["requests"] or min(OPEN_REQUESTS * replicas, MOST_REQUESTS)
     return open_loop(given["rate"], *lengths, count, given["spread"], given["seed"], given["burstiness"])

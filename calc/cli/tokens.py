@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from calc.cli import options
-from calc.cli.amounts import Positive
 from calc.cli.options import Length, Tokens
 from calc.errors import Refused, printable
 from calc.output.progress import Progress
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.spec.run import common_length
 from calc.tokens.counting import Tally, count_file
 from calc.tokens.encoders import Encoder, load_encoder
@@ -24,7 +24,7 @@ from calc.units import si
 @click.command(short_help="Tokens of files, and what a vocabulary's size trades off.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--tokenizer", metavar="FILE", help="A tokenizer.json or a .tiktoken file; needs the extra tokens.")
-@click.option("--bytes-per-token", type=Positive(), help="Instead: so many bytes a token.")
+@click.option("--bytes-per-token", type=Number(above=0), help="Instead: so many bytes a token.")
 @click.option("--pattern", metavar="NAME", help="How to cut text: gpt2, gpt4, qwen2, gpt4o; for ranks or training.")
 @click.option("--train-vocab", type=Tokens(), metavar="V", help="Train vocabularies up to V tokens on a sample.")
 @click.option("--model", metavar="MODEL", help="With --train-vocab: whose table and head have that size.")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from calc.output.tables import emit
+from calc.reading.numbers import Number
 from harness.cli.compare import record, tables
 from harness.cli.interrupting import terminated_as_interrupted
 from harness.cli.selection import load, results
@@ -21,7 +22,7 @@ SUITE = "unseen"
 @click.command(short_help="Profile this machine, predict eight unseen GPTs, measure them, and judge.")
 @results
 @click.option("--keep-profile", is_flag=True, help="Predict with the profile that is there.")
-@click.option("--limit", type=click.FloatRange(0.001, 10), default=0.08, show_default=True, help="MAPE that passes.")
+@click.option("--limit", type=Number(0.001, 10), default=0.08, show_default=True, help="MAPE that passes.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cpu", show_default=True, help="Where.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object a group and line.")
 def check_prediction(results: Path, keep_profile: bool, limit: float, device: str, fmt: str) -> int:

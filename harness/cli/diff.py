@@ -8,6 +8,7 @@ import click
 
 from calc.errors import Refused, printable
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.units import duration
 from harness.cli.selection import fits, load, results
 from harness.diff import Change, Difference, difference, side
@@ -21,7 +22,7 @@ from harness.record import Run
 @click.option("--device", help="Only this device, as `runs/` calls it, or the beginning of one.")
 @click.option(
     "--least",
-    type=click.FloatRange(0, 10),
+    type=Number(0, 10),
     default=0.0,
     show_default=True,
     help="Relative change that counts, as 0.05.",

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.workers.ray_cluster import connected
 from harness.cli.run import note_of, short_row
 from harness.fleet.devices import holds
@@ -28,12 +29,10 @@ from harness.suites import SUITES
 @click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Where results go, here."
 )
-@click.option(
-    "--timeout", type=click.FloatRange(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most."
-)
+@click.option("--timeout", type=Number(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most.")
 @click.option(
     "--patience",
-    type=click.FloatRange(0, 86400),
+    type=Number(0, 86400),
     default=PATIENCE,
     show_default=True,
     help="For a lost device.",

@@ -11,6 +11,7 @@ import click
 
 from calc.errors import Refused, printable
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.spec.fields import DeviceKind
 from harness.cases.case import Case
 from harness.cli.interrupting import terminated_as_interrupted
@@ -32,7 +33,7 @@ from harness.suites import SUITES, suite_cases
 @measured_on
 @click.option(
     "--least",
-    type=click.FloatRange(0.005, 10),
+    type=Number(0.005, 10),
     default=LEAST,
     show_default=True,
     help="A smaller relative change of time is none; 0.5 makes time a wide tripwire.",

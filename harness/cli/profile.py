@@ -11,6 +11,7 @@ import click
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.time.device.profile import Profile, read_profile
 from harness.progress import TimeLeft
 from harness.store import RESULTS
@@ -27,7 +28,7 @@ MUCH_WORSE = 2.0
 @click.option(
     "--time",
     "seconds",
-    type=click.FloatRange(1, 3600),
+    type=Number(1, 3600),
     help="Seconds it may take. [default: 240 on a GPU, 120 on a CPU]",
 )
 @click.option("--dtypes", metavar="FORMAT,…", help="Of fp32, bf16, fp16. [default: bf16,fp32 on a GPU, fp32,bf16 else]")

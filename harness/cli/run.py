@@ -11,6 +11,7 @@ import click
 
 from calc.errors import Refused
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.time.device.profile import Profile
 from calc.units import duration, si
 from harness.cases.case import Case
@@ -51,13 +52,11 @@ from harness.suites import SUITES, budget, suite_cases
 @click.option("--profile", metavar="FILE", help="What predicts. [default: profiles/DEVICE.json of the results]")
 @click.option(
     "--profile-time",
-    type=click.FloatRange(1, 3600),
+    type=Number(1, 3600),
     metavar="SECONDS",
     help="First measure a profile of this machine for so long.",
 )
-@click.option(
-    "--timeout", type=click.FloatRange(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most."
-)
+@click.option("--timeout", type=Number(1, 86400), default=TIMEOUT, show_default=True, help="Seconds of a case at most.")
 @click.option("--cluster", metavar="FILE", help="Of collectives, parallel: what predicts. [default: calibrated first]")
 @click.option("--list", "listed", is_flag=True, help="Print the cases, and run none.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object a case and line.")

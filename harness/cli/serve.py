@@ -14,6 +14,7 @@ import click
 from calc.architectures.models import load_model
 from calc.errors import Refused
 from calc.output.tables import Table, emit
+from calc.reading.numbers import Number
 from calc.serve.answer import Answer, answer
 from calc.serve.layout import layout_of
 from calc.serve.machine import Machine, machine_rates
@@ -44,9 +45,9 @@ TINY = "tiny"
 @click.option("--input", "input_", type=click.IntRange(1, 2**20), default=128, show_default=True, help="Tokens.")
 @click.option("--output", type=click.IntRange(1, 2**20), default=32, show_default=True, help="Tokens.")
 @click.option("--concurrency", type=click.IntRange(1, 4096), help="Requests always under way.")
-@click.option("--rate", type=click.FloatRange(0, 1e5, min_open=True), help="Requests a second.")
+@click.option("--rate", type=Number(most=1e5, above=0), help="Requests a second.")
 @click.option("--requests", type=click.IntRange(1, 10**6), default=50, show_default=True, help="How many.")
-@click.option("--limit", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds of load at most.")
+@click.option("--limit", type=Number(1), default=300.0, show_default=True, help="Seconds of load at most.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder.")
 @click.option("--json", "fmt", flag_value="json", default="table", help="One object.")
 def serve(fmt: str, **given: Any) -> int:

@@ -384,6 +384,7 @@ def test_users_are_as_many_as_still_meet_it() -> None:
         ("--rate", "-5"),
         ("--gpus", "4..1"),
         ("--price", "h100-sxm=cheap"),
+        ("--price", "h100-sxm=0/h"),
         ("--on", "nonsense"),
     ],
 )
