@@ -128,8 +128,8 @@ def _capacity(service: Service, decode: Service | None, input: float, output: fl
 
 def _together(service: Service, workload: Workload, workers: Workers, progress: Progress | None) -> list[Simulated]:
     tokens = workload.mean_input + workload.mean_output
-    every = (workload.part(i, service.layout.replicas) for i in range(service.layout.replicas))
-    parts = [part for part in every if part.requests]
+    busy = _busy(service, workload)
+    parts = [workload.part(i, busy) for i in range(busy)]
     heard = progress if workers == HERE else None  # elsewhere they are told of whole replicas alone
     found: list[Simulated] = []
     for i, part in workers.results(job_of(Replicas(service, parts, tokens, heard))):
@@ -139,6 +139,11 @@ def _together(service: Service, workload: Workload, workers: Workers, progress: 
     return found
 
 
+def _busy(service: Service, workload: Workload) -> int:
+    """Replicas that have anything to do: of more than there are requests at once the others stay idle."""
+    return min(service.layout.replicas, workload.at_once)
+
+
 def _apart(service: Service, decode: Service, workload: Workload, progress: Progress | None) -> list[Simulated]:
     tokens = workload.mean_input + workload.mean_output
 
@@ -146,8 +151,8 @@ def _apart(service: Service, decode: Service, workload: Workload, progress: Prog
         return service.handover(decode, request.input)
 
     apart = Apart(
-        [service.server(tokens) for _ in range(service.layout.replicas)],
-        [decode.server(tokens) for _ in range(decode.layout.replicas)],
+        [service.server(tokens) for _ in range(_busy(service, workload))],
+        [decode.server(tokens) for _ in range(_busy(decode, workload))],
         transfer,
     )
 

@@ -150,8 +150,7 @@ class _Clients:
         self.delay = delay
         self.waiting: list[tuple[float, int, Request]] = []
         self.unsent, self.done = 0, 0
-        at_once = len(self.requests) if workload.concurrency is None else workload.concurrency
-        for _ in range(min(at_once, len(self.requests))):
+        for _ in range(workload.at_once):
             self._send(None)
 
     def _send(self, now: float | None) -> None:

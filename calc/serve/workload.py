@@ -33,6 +33,11 @@ class Workload:
     concurrency: int | None = None
 
     @property
+    def at_once(self) -> int:
+        """Requests that may be under way at once."""
+        return min(len(self.requests), self.concurrency or len(self.requests))
+
+    @property
     def mean_input(self) -> float:
         """Tokens of a prompt in the mean."""
         return sum(each.input for each in self.requests) / len(self.requests)
@@ -47,7 +52,7 @@ class Workload:
         requests = self.requests[which::of]
         if self.concurrency is None:
             return Workload(requests)
-        return Workload(requests, max(self.concurrency // of + (which < self.concurrency % of), 1))
+        return Workload(requests, self.concurrency // of + (which < self.concurrency % of))
 
 
 def closed_count(users: int) -> int:
@@ -59,7 +64,10 @@ def closed_loop(concurrency: int, input: int, output: int, count: int, spread: f
     """So many clients, each of whom sends the next request when the last is answered.
 
     spread: lengths lie evenly within so much of what is named, half of it above and half below.
+    Errors: Refused for more than one simulation takes.
     """
+    _bound("--concurrency", concurrency)
+    _bound("--requests", count)
     return Workload(tuple(_made([0.0] * count, input, output, spread, seed)), concurrency)
 
 
@@ -69,8 +77,10 @@ def open_loop(
     """Requests that come whatever the server does, `rate` in a second.
 
     burstiness: the shape of the gamma distribution of the times between them, as in vLLM's benchmark: 1 is Poisson,
-    less comes in bursts, inf at even times. Errors: Refused for requests that come later than clocks can tell.
+    less comes in bursts, inf at even times. Errors: Refused for requests that come later than clocks can tell, and for
+    more than one simulation takes.
     """
+    _bound("--requests", count)
     if not count / rate <= LATEST:
         raise _late(count, rate)
     draw, now, times = random.Random(seed), 0.0, list[float]()
@@ -82,13 +92,16 @@ def open_loop(
     return Workload(tuple(_made(times, input, output, spread, seed + 1)))
 
 
+def _bound(field: str, count: int) -> None:
+    if count > MOST:
+        raise Refused(field, f"at most {MOST:,}", count)
+
+
 def _late(count: int, rate: float) -> Refused:
     return Refused("--rate", f"{count:,} requests within {LATEST:,.0f} seconds, or fewer --requests", rate)
 
 
 def _made(times: Sequence[float], input: int, output: int, spread: float, seed: int) -> Iterator[Request]:
-    if len(times) > MOST:
-        raise Refused("--requests", f"at most {MOST:,}", len(times))
     draw = random.Random(seed)
 
     def length(whole: int) -> int:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -324,6 +325,26 @@ def test_bursts_are_of_a_rate(run: Run) -> None:
     assert (code, err) == (2, f"error: {said}\n")
 
 
+@pytest.mark.parametrize("option", ["--concurrency", "--requests"])
+def test_more_than_a_simulation_takes_is_refused(run: Run, option: str) -> None:
+    code, out, err = run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED, option, str(2**40))
+    assert (code, out, err) == (2, "", f"error: {option}: expected at most 1,000,000, found {2**40}\n")
+
+
+@pytest.mark.parametrize(("kind", "some"), [("together", 4), ("apart", 64)])
+def test_replicas_that_nobody_asks_stay_idle(run: Run, kind: str, some: int) -> None:
+    """Four clients have four requests under way, on some servers or on very many."""
+
+    def told(servers: int) -> Any:
+        many = str(servers)
+        gpus = ("--gpus", many, "--tp", "1") if kind == "together" else ("--prefill-gpus", many, "--decode-gpus", many)
+        return json.loads(run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED[:4], "--concurrency", "4", *gpus, "--json")[1])
+
+    few, many = told(some), told(2**40)
+    assert many["concurrency"] == few["concurrency"] <= 4
+    assert (many["ttft"], many["tpot"]) == (few["ttft"], few["tpot"])
+
+
 def test_a_rate_fills_every_replica(run: Run) -> None:
     """Eight servers at eight times the rate answer as one does, but that taking turns spreads what comes: a thousand
     requests for all never fill them."""
@@ -411,6 +432,7 @@ def test_the_table_fits_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         (("--guess", "3"), "--acceptance: expected the chance that a guess is right, from 0 to 1, beside --guess"),
         (("--acceptance", "0.5"), "--acceptance: expected none without --guess, found 0.5"),
         (("--guess-cost", "0.1"), "--guess-cost: expected none without --guess, found 0.1"),
+        (("--guess-cost", "1e9"), "--guess-cost: expected a finite number from 0 to 1, found 1e9"),
     ],
 )
 def test_guesses_and_their_chance_go_together(run: Run, words: tuple[str, ...], said: str) -> None:
