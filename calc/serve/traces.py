@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -42,13 +43,20 @@ def rows(file: Path) -> Iterator[Row]:
     kind = Path(file.stem).suffix if file.suffix == ".gz" else file.suffix
     if kind not in (".csv", ".jsonl"):
         raise Refused("--trace", "a file that ends in .csv or .jsonl, perhaps .gz", file.name)
+    if not file.is_file():
+        raise Refused("--trace", "a file", f"{file}: {'a folder' if file.is_dir() else 'no such file'}")
     try:
-        with opened(file, "rt", encoding="utf-8", newline="") as lines:  # type: ignore[operator]
+        # Tables that Excel saves begin with a mark of their encoding.
+        with opened(file, "rt", encoding="utf-8-sig", newline="") as lines:  # type: ignore[operator]
             yield from _jsonl(lines) if kind == ".jsonl" else _csv(lines)
-    except FileNotFoundError:
-        raise Refused("--trace", "a file", f"{file}: no such file") from None
-    except (OSError, UnicodeDecodeError, EOFError, csv.Error) as error:
-        raise Refused("--trace", "a file that can be read", str(error)) from None
+    except UnicodeDecodeError as error:
+        raise Refused("--trace", "UTF-8 text", f"byte 0x{error.object[error.start]:02x}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise Refused("--trace", "a gzip file", f"{file}: another, or a part of one") from None
+    except csv.Error as error:
+        raise Refused("--trace", "rows of CSV", str(error)) from None
+    except OSError as error:
+        raise Refused("--trace", "a file that can be read", f"{file}: {error.strerror or error}") from None
 
 
 def _jsonl(lines: Any) -> Iterator[Row]:
@@ -76,7 +84,7 @@ def _object(number: int, line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict):
-        raise Refused(f"line {number}", "a JSON object", line[:40])
+        raise Refused(f"line {number}", "a JSON object", line.strip()[:40])
     return {str(key).lower(): value for key, value in table.items()}
 
 

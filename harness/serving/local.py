@@ -98,7 +98,7 @@ class LocalRow:
 
 def local_rows(file: Path) -> Iterator[LocalRow | Refused]:
     """The rows of the table; Refused for each on a device that the catalogue lacks or that does not say enough."""
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
         for row in csv.DictReader(lines):
             try:
                 yield _row(row)

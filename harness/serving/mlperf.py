@@ -47,7 +47,7 @@ class OfflineRow:
 def offline(file: Path) -> Iterator[OfflineRow]:
     """The Offline rows that say their plan, of models whose prompts' lengths are known, on GPUs of the catalogue."""
     lengths = tomllib.loads(LENGTHS.read_text())
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
         for row in csv.DictReader(lines):
             plan = number(row["tp"]) is not None and row["scenario"] == "Offline"
             if not plan or row["model"] not in lengths or row["accelerator"] not in GPUS:

@@ -36,7 +36,7 @@ class QueuedRow:
 
 def queued(file: Path) -> Iterator[QueuedRow]:
     """The rows of releases from 1.0 on with everything queued, on GPUs of the catalogue."""
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
         for row in csv.DictReader(lines):
             full = row["batch_size"].startswith("max") and row["metric"] == "output_tok_s_per_gpu"
             if not full or row["gpu"] not in GPUS:

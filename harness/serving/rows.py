@@ -95,7 +95,7 @@ class ServedRow:
 
 def inferencemax(file: Path) -> Iterator[ServedRow | Refused]:
     """The rows of the table; Refused for each that does not say enough of its plan to be expressed."""
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
         for row in csv.DictReader(lines):
             try:
                 yield _row(row)

@@ -52,7 +52,7 @@ class MeasuredServer:
 def measured_servers(file: Path) -> Iterator[MeasuredServer]:
     """The experiments in 16 bits whose lengths and rates are printed; stages by themselves where rows tell them."""
     known = tomllib.loads(WORKLOADS.read_text())["workloads"]
-    with file.open(newline="") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:
         rows = list(csv.DictReader(lines))
     staged = {row["experiment"] for row in rows if int(row["stage_index"]) >= 0}
     for row in rows:

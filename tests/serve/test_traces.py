@@ -91,3 +91,42 @@ def test_hostile_files(tmp_path: Path, name: str, text: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no such file"):
         read_trace(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.csv", "sent,input,output\r\n1,3,2\r\n"), ("a.jsonl", '{"sent": 1, "input": 3, "output": 2}\r\n')],
+)
+def test_a_mark_of_the_encoding_is_no_text(tmp_path: Path, name: str, text: str, encoding: str) -> None:
+    """As Excel saves tables."""
+    file = tmp_path / name
+    file.write_bytes(text.encode(encoding))
+    assert [tuple(row)[:3] for row in rows(file)] == [(1.0, 3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.csv", "sent,input,output\n".encode("utf-16"), "--trace: expected UTF-8 text, found byte 0xff"),
+        ("a.csv.gz", b"no gzip", "--trace: expected a gzip file, found {}: another, or a part of one"),
+        (
+            "a.csv.gz",
+            gzip.compress(b"sent,input,output\n" + b"1,2,3\n" * 99)[:-9],
+            "--trace: expected a gzip file, found {}: ",
+        ),
+        ("a.jsonl", b"not json\n", "line 1: expected a JSON object, found not json"),
+        ("folder.csv", None, "--trace: expected a file, found {}: a folder"),
+    ],
+    ids=["utf-16", "no gzip", "torn gzip", "no json", "folder"],
+)
+def test_what_is_wrong_with_a_file_is_said_in_words(tmp_path: Path, name: str, data: bytes | None, said: str) -> None:
+    file = tmp_path / name
+    if data is None:
+        file.mkdir()
+    else:
+        file.write_bytes(data)
+    with pytest.raises(Refused) as refused:
+        read_trace(file)
+    assert str(refused.value).startswith(said.format(file))
+    assert not set("\\[]") & set(str(refused.value))
