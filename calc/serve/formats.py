@@ -22,7 +22,7 @@ _GGUF = re.compile(r"gguf:(\d{1,2}(?:\.\d{1,4})?)")
 class Format:
     """bits: of a weight with its scales. compute: formats of products, best first. experts: only experts are in it
     where a model has any; the rest takes `rest` bits. head: bits of a weight of the head. code: format of one weight
-    where others share its scale."""
+    where others share its scale. gguf: whether it is of GGUF files."""
 
     name: str
     bits: float
@@ -32,6 +32,12 @@ class Format:
     rest: float = 16.0
     head: float = 16.0
     code: str = ""
+    gguf: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What engines say whether they load it: a kind of files, or of scales of whatever size of groups."""
+        return "gguf" if self.gguf else f"{self.code}:g" if self.code else self.name
 
     @property
     def of_kernels(self) -> str:
@@ -65,7 +71,7 @@ def served_format(name: str) -> Format:
         if not 1 <= bits <= 32:
             raise Refused("--dtype", "gguf:B of 1 to 32 bits a weight", name)
         compute = ("fp16", "bf16") if bits >= 16 else ("int8", "fp16", "bf16")
-        return Format(name, bits, compute, source="size of a GGUF file over its weights", head=bits)
+        return Format(name, bits, compute, source="size of a GGUF file over its weights", head=bits, gguf=True)
     match = _GROUPED.fullmatch(name)
     if match is not None:
         bits, source = 4 if match[1] == "int4" else 8, "GPTQ, AWQ, compressed-tensors: a scale in fp16 for a group"

@@ -20,8 +20,8 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
 
     tool: one of TOOLS. longest: tokens of a mean sequence; there is room for a tenth more. running: sequences at once,
     of each service.
-    Errors: Refused for an unknown tool, for a device that its engine does not run on, for prompts apart or pipelines
-    where it has no word for them, and for a format of the cache that its engine has none for.
+    Errors: Refused for an unknown tool, for a device or a format that its engine does not start in, for prompts apart
+    or pipelines where it has no word for them, and for a format of the cache that its engine has none for.
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
@@ -38,9 +38,10 @@ def _check(tool: str, service: Service) -> None:
     """Errors: Refused for a plan of another engine that the one below the tool does not start."""
     if isinstance(service.device, Device):
         try:
-            check_support(_engine(tool), service.device)
-        except Refused:
-            unable = f"{_engine(tool).title} does not run on {service.device.name}"
+            check_support(_engine(tool), service.device, service.form, service.cache)
+        except Refused as error:
+            lacks = "run" if error.field == "--engine" else f"load {error.found}"
+            unable = f"{_engine(tool).title} does not {lacks} on {service.device.name}"
             raise Refused("--as", f"what starts {service.engine.name}, as planned: {unable}", tool) from None
 
 

@@ -20,7 +20,7 @@ from calc.serve.rates import rates_of, request_seconds
 from calc.serve.running import Hold, Rules
 from calc.serve.server import Server
 from calc.serve.step import Rates
-from calc.serve.support import check_support
+from calc.serve.support import check_support, default_cache
 from calc.serve.work import LONGEST, Work, work_of
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
@@ -207,13 +207,13 @@ def service_of(
     guessing: Guessing | None = None,
 ) -> Service:
     """The service that is meant by those words. Errors: Refused for what is not known, for what the
-    engine does not run on, and for no such model."""
+    engine does not run on or load, and for no such model."""
     rules, device, form = engine_named(engine), load_device(gpu), served_format(dtype)
-    check_support(rules, device)
     if not spec.reads_tokens:
         raise Refused("MODEL", "a model that reads tokens", spec.name)
-    cache = cache_dtype or (rules.cache if form.bits <= 9 else "bf16")
+    cache = cache_dtype or default_cache(rules, form)
     cache_bits(cache)
+    check_support(rules, device, form, cache)
     return Service(
         spec,
         device,

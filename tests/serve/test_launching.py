@@ -58,11 +58,11 @@ KNOWN = {
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "dynamo": "vllm", "llm-d": "vllm"}
 
 
-def planned(tool: str, dtype: str = "fp8", cache: str | None = None) -> Service:
+def planned(tool: str, dtype: str = "fp8", cache: str | None = None, gpu: str = "b200") -> Service:
     """Experts over all GPUs of two stages, of two groups of attention, but where a line cannot say them."""
     spec = load_model("qwen3-30b-a3b")
     layout = layout_of(spec, tp=2, pp=1 if tool == "llm-d" else 2, attention_dp=1 if tool == "trtllm" else 2, ep=2)
-    return service_of(spec, "h200", layout, ENGINES[tool], dtype, cache)
+    return service_of(spec, gpu, layout, ENGINES[tool], dtype, cache)
 
 
 def line(tool: str, service: Service) -> str:
@@ -108,10 +108,30 @@ def test_an_option_newer_than_the_engine_is_said_where_it_is_needed_alone() -> N
     ]
 
 
-@pytest.mark.parametrize(("tool", "cache"), [("vllm", "int8"), ("llm-d", "nvfp4"), ("sglang", "nvfp4")])
-def test_a_cache_that_an_engine_has_no_word_for_is_refused(tool: str, cache: str) -> None:
-    with pytest.raises(Refused, match=f"--as: expected a cache in bf16 or fp8 under .*found {cache}"):
-        line(tool, planned(tool, cache=cache))
+@pytest.mark.parametrize("tool", ["vllm", "llm-d", "sglang"])
+def test_a_cache_that_an_engine_has_no_word_for_is_refused(tool: str) -> None:
+    with pytest.raises(Refused, match=r"--as: expected a cache in bf16 or fp8 under .*found fp16"):
+        line(tool, planned(tool, cache="fp16"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "engine", "dtype", "gpu", "said"),
+    [
+        ("vllm", "llama.cpp", "q4_k_m", "h100-sxm", "llama.cpp, as planned: vLLM does not load q4_k_m on h100-sxm"),
+        ("trtllm", "vllm", "fp8", "a100-sxm-80gb", "vllm, as planned: TensorRT-LLM does not load fp8 on a100-sxm-80gb"),
+        ("dynamo", "trtllm", "bf16", "h100-sxm", None),
+    ],
+)
+def test_a_plan_of_another_engine_is_started_in_formats_that_this_one_loads(
+    tool: str, engine: str, dtype: str, gpu: str, said: str | None
+) -> None:
+    spec = load_model("llama-3.1-8b")
+    service = service_of(spec, gpu, layout_of(spec), engine, dtype)
+    if said is None:
+        assert line(tool, service)
+    else:
+        with pytest.raises(Refused, match=f"--as: expected what starts {said}, found {tool}"):
+            line(tool, service)
 
 
 @pytest.mark.parametrize(("tool", "option"), [("vllm", "--speculative-config"), ("sglang", "--speculative-algorithm")])

@@ -54,11 +54,14 @@ class Admission:
 @dataclass(frozen=True, slots=True)
 class Runs:
     """What an engine runs on, and when that was read where. on: makers of devices, or how the names of their
-    architectures begin."""
+    architectures begin. weights, caches: formats (`calc.serve.formats.Format.kind`) -> of these devices, those on which
+    it loads them and runs them as others have measured; none named: all."""
 
     source: str
     read: date
     on: Collection[str]
+    weights: Mapping[str, Collection[str]] = field(hash=False)
+    caches: Mapping[str, Collection[str]] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
