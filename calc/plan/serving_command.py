@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from calc.plan.serving_plan import ServingPlan
+from calc.spec.catalogue import load_device
 
 
 def serve_command(plan: ServingPlan, model: str, input_tokens: int, options: list[str]) -> str | None:
@@ -16,6 +17,7 @@ def serve_command(plan: ServingPlan, model: str, input_tokens: int, options: lis
     if others:
         return None
     layout, engine = service.layout, service.engine
+    usual = engine.limits(load_device(service.device.name))[0]
     said = {
         "--gpu": service.device.name,
         "--gpus": layout.gpus,
@@ -25,7 +27,7 @@ def serve_command(plan: ServingPlan, model: str, input_tokens: int, options: lis
         "--ep": layout.ep if layout.ep > 1 else None,
         "--engine": engine.name,
         "--dtype": service.form.name,
-        "--batched-tokens": service.budget if service.budget != engine.batched_tokens else None,
+        "--batched-tokens": None if service.budget == usual else service.budget,
         "--input": input_tokens,
         "--output": plan.output,
         "--concurrency": max(int(plan.concurrency), 1) * layout.replicas,

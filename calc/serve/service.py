@@ -214,6 +214,7 @@ def service_of(
     cache = cache_dtype or default_cache(rules, form)
     cache_bits(cache)
     check_support(rules, device, form, cache)
+    tokens, sequences = rules.limits(device)
     return Service(
         spec,
         device,
@@ -221,7 +222,7 @@ def service_of(
         layout,
         form,
         cache,
-        budget or rules.batched_tokens,
-        running or rules.max_seqs,
+        budget or tokens,
+        running or sequences,
         guessing or Guessing(),
     )

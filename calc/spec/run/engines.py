@@ -11,6 +11,8 @@ from typing import Literal
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
+from calc.spec.hardware import Device
+from calc.units import parse_bytes
 
 FOLDER = Path(__file__).parents[2] / "data" / "engines"
 SPARSE_LATENT = (512, 64, 656)
@@ -52,6 +54,20 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller:
+    """Devices on which an engine's steps are smaller by default: with less memory than `below` bytes, or `named` so."""
+
+    below: int
+    named: Collection[str]
+    batched_tokens: int
+    max_seqs: int
+
+    def applies(self, device: Device) -> bool:
+        """Whether a device is one of them."""
+        return device.usable < self.below or any(name in device.name for name in self.named)
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
     """What an engine runs on, and when that was read where. on: makers of devices, or how the names of their
     architectures begin. weights, caches: formats (`calc.serve.formats.Format.kind`) -> of these devices, those on which
@@ -69,22 +85,22 @@ class Engine:
     """The rules of one engine.
 
     version: of the sources that were read. block: tokens of a page of the cache. batched_tokens: of one step, at most.
-    max_seqs: sequences that run at once, at most. memory_fraction: what it takes (`fraction_of`) of a GPU's memory for
-    weights, a step and the cache ("all"), of what is free before weights are loaded for weights and the cache, steps
-    having the rest ("found"), or of what weights and a step leave ("free"). chunked: whether a
-    prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step. cache: the format of
-    keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of lengths of requests that
-    are called equal: with 0 those that begin together stay in step, which prompts that go ahead of everything keep up.
-    ahead: whether it lays the next step while one runs, so that who comes meanwhile waits for a step more.
-    cache_words: formats of keys and values -> what its option calls them; cache_since: the version from which on it has
-    that option, "" for one as old as `version`. speculation: the option that says what guesses tokens; "" where it is
-    not known. constants: the file of calc/data/serving that has what it takes. serial: whether its host works for
-    sequences between steps; others schedule one step while the device runs another. experts_alike: whether experts are
-    products like all others, and no kernels of their own. half_sums: whether products in 16 bits are summed in 16 bits.
-    towers_apart: whether towers of pictures and sound are files of their own, loaded where it is told to. unfitted:
-    constants that its fit left out, so that what they stand for to others takes no seconds of its own. allocation:
-    None where it is not known to the byte. admission: None where whoever's prompt fits is let in. runs: None where
-    nobody has read it, and nothing is refused.
+    max_seqs: sequences that run at once, at most. smaller: where both are less; None: nowhere. memory_fraction: what it
+    takes (`fraction_of`) of a GPU's memory for weights, a step and the cache ("all"), of what is free before weights
+    are loaded for weights and the cache, steps having the rest ("found"), or of what weights and a step leave ("free").
+    chunked: whether a prompt may be read in pieces. mixed: whether pieces of prompts and new tokens share a step.
+    cache: the format of keys and values beside weights in 8 bits or fewer, where nobody says. scatter: spread of
+    lengths of requests that are called equal: with 0 those that begin together stay in step, which prompts that go
+    ahead of everything keep up. ahead: whether it lays the next step while one runs, so that who comes meanwhile waits
+    for a step more. cache_words: formats of keys and values -> what its option calls them; cache_since: the version
+    from which on it has that option, "" for one as old as `version`. speculation: the option that says what guesses
+    tokens; "" where it is not known. constants: the file of calc/data/serving that has what it takes. serial: whether
+    its host works for sequences between steps; others schedule one step while the device runs another. experts_alike:
+    whether experts are products like all others, and no kernels of their own. half_sums: whether products in 16 bits
+    are summed in 16 bits. towers_apart: whether towers of pictures and sound are files of their own, loaded where it is
+    told to. unfitted: constants that its fit left out, so that what they stand for to others takes no seconds of its
+    own. allocation: None where it is not known to the byte. admission: None where whoever's prompt fits is let in.
+    runs: None where nobody has read it, and nothing is refused.
     """
 
     name: str
@@ -114,6 +130,12 @@ class Engine:
     allocation: Allocation | None = None
     admission: Admission | None = None
     runs: Runs | None = None
+    smaller: Smaller | None = None
+
+    def limits(self, device: Device) -> tuple[int, int]:
+        """Tokens of a step and sequences at once on a device, where nobody says."""
+        own = self.smaller if self.smaller is not None and self.smaller.applies(device) else self
+        return own.batched_tokens, own.max_seqs
 
     @property
     def promises_all(self) -> bool:
@@ -143,7 +165,9 @@ def _engines() -> dict[str, Engine]:
     found = {}
     for path in sorted(FOLDER.glob("*.toml")):
         table = parse_toml(read_text(path), path.name)
-        for name, kind in (("allocation", Allocation), ("admission", Admission), ("runs", Runs)):
+        if "smaller" in table:
+            table["smaller"]["below"] = parse_bytes(table["smaller"]["below"], f"{path.name}: below")
+        for name, kind in (("allocation", Allocation), ("admission", Admission), ("runs", Runs), ("smaller", Smaller)):
             table[name] = kind(**table[name]) if name in table else None
         table["unfitted"] = frozenset(table.get("unfitted", ()))
         found[table["name"]] = Engine(**table)
