@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from calc.errors import Refused
+from calc.serve.orchestrating import DYNAMO, dynamo, llm_d
 from calc.serve.service import Service
 from calc.serve.support import check_support
+from calc.serve.vllm_line import MADE, cache_word, over_machines, quantized, spanning, vllm_options
 from calc.spec.hardware import Device
 from calc.spec.run.engines import Engine, engine_named
 from calc.time.cluster.links import node_of
@@ -59,6 +61,10 @@ def cautions(tool: str, services: Sequence[Service]) -> Iterator[str]:
     if last.guessing.tokens:
         guessed = f"planned with {last.guessing.tokens} tokens guessed a step, and started without"
         yield f"{guessed}: name what guesses them by {engine.speculation}"
+    if not last.spec.decodes and tool not in WHOLE:
+        yield f"{last.spec.name} {last.spec.why_whole}: it is not known whether {tool} starts such a model"
+    if tool == "dynamo":
+        yield f"the lines are of Dynamo {DYNAMO}"
     if engine.name != last.engine.name:
         yield f"planned under {last.engine.name}, and not under {engine.name}"
     if beyond := [each.layout.gpus_each for each in services if each.layout.gpus_each > node_of(each.device.name)]:
@@ -70,21 +76,11 @@ def _engine(tool: str) -> Engine:
     return engine_named(tool if tool in ("sglang", "trtllm") else "vllm")
 
 
-def _cache(tool: str, service: Service) -> str:
-    """What an engine calls the format of the planned cache. Errors: Refused where it has no word for it."""
-    words = _engine(tool).cache_words
-    if service.cache not in words:
-        raise Refused("--as", f"a cache in {' or '.join(words)} under {tool}", service.cache)
-    return words[service.cache]
-
-
 PLAIN = ("bf16", "fp16", "fp32")
 """Formats of weights as most checkpoints have them."""
-MADE = ("fp8",)
-"""Formats that an engine makes of such a checkpoint when it starts (--quantization)."""
 MAKERS = ("vllm", "sglang", "dynamo", "llm-d")
 JOINED = {
-    "vllm": "start a Ray cluster over them first, whose GPUs vLLM then finds",
+    "vllm": "start a Ray cluster over them first, by which the line reaches their GPUs",
     "sglang": "start the line on each, with --nnodes, --node-rank and the first one's --dist-init-addr",
     "trtllm": "start the line behind trtllm-llmapi-launch, a task for each GPU, by mpirun or srun",
     "dynamo": "start a worker's line on each, with --nnodes, --node-rank and the first one's --master-addr",
@@ -95,35 +91,21 @@ GROUPED = "set multinode: true, so that LeaderWorkerSet joins them"
 """How llm-d's chart does, whose machines share no attention: "multi-node inference, utilizing data parallelism"."""
 REPLICATED = ("dynamo", "llm-d")
 """What starts as many servers as a service has replicas; the others start one."""
+WHOLE = {"vllm": "--runner pooling", "sglang": "--is-embedding"}
+"""What tells an engine to serve a model that generates nothing (vLLM, Pooling Models; SGLang, server arguments)."""
 ROOM = 1.1
 """Of a sequence's mean length: `serve` scatters lengths by a tenth."""
 
 
-def _vllm_options(service: Service, longest: int, running: int) -> str:
-    """Options of `vllm serve` (docs.vllm.ai, CLI reference, engine arguments)."""
-    layout = service.layout
-    words = [
-        f"--tensor-parallel-size {layout.tp}",
-        f"--pipeline-parallel-size {layout.pp}" * (layout.pp > 1),
-        f"--data-parallel-size {layout.attention_dp}" * (layout.attention_dp > 1),
-        "--enable-expert-parallel" * (layout.ep > 1),
-        *_quantized(service),
-        f"--max-model-len {longest}",
-        f"--max-num-seqs {running}",
-        f"--max-num-batched-tokens {service.budget}",
-        f"--gpu-memory-utilization {service.engine.memory_fraction}",
-        f"--kv-cache-dtype {_cache('vllm', service)}",
-    ]
-    return " ".join(filter(None, words))
-
-
-def _quantized(service: Service) -> Lines:
-    """Weights that the engine packs itself when it loads a checkpoint in a plain format."""
-    return [f"--quantization {service.form.name}"] if service.form.name in MADE else []
-
-
 def _vllm(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
-    return [f"vllm serve {model} {_vllm_options(services[0], longest, running[0])}"]
+    service = services[0]
+    words = [vllm_options(service, longest, running[0]), *over_machines(service), *_whole("vllm", service)]
+    return [" ".join((*spanning(service), "vllm serve", model, *words))]
+
+
+def _whole(engine: str, service: Service) -> Lines:
+    """What tells an engine that a model generates nothing."""
+    return [] if service.spec.decodes else [WHOLE[engine]]
 
 
 def _sglang(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
@@ -136,19 +118,20 @@ def _sglang(model: str, services: Sequence[Service], longest: int, running: Sequ
         f"--pp-size {layout.pp}" * (layout.pp > 1),
         f"--dp-size {layout.attention_dp} --enable-dp-attention" * (layout.attention_dp > 1),
         f"--ep-size {layout.ep}" * (layout.ep > 1),
-        *_quantized(service),
+        *quantized(service),
         f"--context-length {longest}",
         f"--max-running-requests {running[0]}",
         f"--chunked-prefill-size {service.budget}",
         f"--mem-fraction-static {service.engine.memory_fraction}",
-        f"--kv-cache-dtype {_cache('sglang', service)}",
+        f"--kv-cache-dtype {cache_word('sglang', service)}",
+        *_whole("sglang", service),
     ]
     return [" ".join(filter(None, words))]
 
 
 def _cache_told(service: Service) -> Lines:
     """The format of keys and values, where it is not the default: releases before 1.3 have no such option."""
-    word = _cache("trtllm", service)
+    word = cache_word("trtllm", service)
     return [f"--kv_cache_dtype {word}"] if word != "auto" else []
 
 
@@ -169,41 +152,11 @@ def _trtllm(model: str, services: Sequence[Service], longest: int, running: Sequ
     return [" ".join(filter(None, words))]
 
 
-def _dynamo(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
-    """Dynamo's front end and its vLLM workers (docs.nvidia.com/dynamo, vLLM backend)."""
-    lines = ["python -m dynamo.frontend --http-port 8000"]
-    for i, service in enumerate(services):
-        role = " --is-prefill-worker" if len(services) > 1 and i == 0 else ""
-        options = _vllm_options(service, longest, running[i])
-        lines += [f"python -m dynamo.vllm --model {model} {options}{role}"] * service.layout.replicas
-    return lines
-
-
-def _llm_d(model: str, services: Sequence[Service], longest: int, running: Sequence[int]) -> Lines:
-    """Values of llm-d's chart `llm-d-modelservice`."""
-    lines = ["modelArtifacts:", f"  name: {model}", f"  uri: hf://{model}"]
-    names = ("prefill", "decode") if len(services) > 1 else ("decode",)
-    for i, (name, service) in enumerate(zip(names, services, strict=True)):
-        layout = service.layout
-        lines += [
-            f"{name}:",
-            "  create: true",
-            f"  replicas: {layout.replicas}",
-            f"  parallelism: {{tensor: {layout.tp}, data: {layout.attention_dp}}}",
-            "  containers:",
-            "    - name: vllm",
-            "      modelCommand: vllmServe",
-            "      args:",
-            *(f"        - {word}" for word in _vllm_options(service, longest, running[i]).split()),
-        ]
-    return lines
-
-
 TOOLS: dict[str, Callable[[str, Sequence[Service], int, Sequence[int]], Lines]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "trtllm": _trtllm,
-    "dynamo": _dynamo,
-    "llm-d": _llm_d,
+    "dynamo": dynamo,
+    "llm-d": llm_d,
 }
 """What can start a service -> how."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -77,9 +78,10 @@ def test_every_option_is_said_and_known(tool: str) -> None:
 
 @pytest.mark.parametrize("tool", list(TOOLS))
 def test_lines_name_the_model_and_how_many_run(tool: str) -> None:
+    """vLLM counts sequences of each of the two ranks of attention, the others of all."""
     text = line(tool, planned(tool))
     assert "path/to/model" in text
-    assert re.search(r"(max[-_]num[-_]seqs|max-running-requests|max_batch_size)(\s+-)? 16\b", text)
+    assert re.search(r"(max[-_]num[-_]seqs|max-running-requests|max_batch_size)(\"\s+-)? \"?(16|8)\b", text)
 
 
 @pytest.mark.parametrize(
@@ -172,3 +174,82 @@ def test_llm_d_starts_no_ranks_of_attention_on_several_machines(words: dict[str,
     service = service_of(spec, "h200", layout_of(spec, **words), "vllm", "fp8")
     with pytest.raises(Refused, match=r"--as: expected one of vllm, .*, found llm-d"):
         line("llm-d", service)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"tp": 8}, ""),
+        ({"tp": 16}, " --distributed-executor-backend ray"),
+        ({"tp": 8, "pp": 2}, " --distributed-executor-backend ray"),
+        ({"tp": 4, "pp": 2, "attention_dp": 2}, " --data-parallel-backend ray --data-parallel-size-local 1"),
+        ({"tp": 2, "attention_dp": 8}, " --data-parallel-backend ray --data-parallel-size-local 4"),
+        ({"tp": 8, "pp": 2, "attention_dp": 2}, " --data-parallel-backend ray"),
+    ],
+)
+def test_vllm_is_told_to_reach_other_machines(words: dict[str, int], said: str) -> None:
+    """By Ray, and how many ranks of attention the first machine has; those that no machine holds span several."""
+    spec = load_model("deepseek-v3")
+    text = line("vllm", service_of(spec, "h200", layout_of(spec, **words), dtype="fp8"))
+    assert text.endswith(f"--kv-cache-dtype auto{said}")
+    assert text.startswith("VLLM_RAY_DP_PACK_STRATEGY=span ") is (words == {"tp": 8, "pp": 2, "attention_dp": 2})
+
+
+@pytest.mark.parametrize(("ranks", "running", "each"), [(1, 16, 16), (2, 16, 8), (2, 17, 9), (8, 3, 1)])
+def test_vllm_lets_in_as_many_as_were_planned(ranks: int, running: int, each: int) -> None:
+    """--max-num-seqs is of one rank of attention."""
+    spec = load_model("qwen3-30b-a3b")
+    service = service_of(spec, "h200", layout_of(spec, attention_dp=ranks))
+    assert f" --max-num-seqs {each} " in launch("vllm", "path", [service], 1280, [running])[0]
+
+
+def test_workers_of_dynamo_have_roles_and_gpus_of_their_own() -> None:
+    spec = load_model("llama-3.1-8b")
+    reader = service_of(spec, "h100-sxm", layout_of(spec, gpus=6, tp=2))
+    maker = service_of(spec, "h100-sxm", layout_of(spec, gpus=8, tp=4))
+    lines = launch("dynamo", "path", [reader, maker], 1280, [8, 16])
+    assert lines[4] == "# on machine 2:"
+    workers = [text for text in lines if "dynamo.vllm" in text]
+    gpus = [tuple(map(int, re.findall(r"\d+", text.split("CUDA_VISIBLE_DEVICES=")[1].split()[0]))) for text in workers]
+    assert gpus == [(0, 1), (2, 3), (4, 5), (0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [re.findall(r"--disaggregation-mode (\w+)", text) for text in workers] == [["prefill"]] * 3 + [
+        ["decode"]
+    ] * 2
+    for text in workers:
+        (config,) = re.findall(r"--kv-transfer-config '(.+?)'", text)
+        assert json.loads(config)["kv_connector"] == "NixlConnector"
+    assert len({text.split()[0] for text in workers}) == len(workers)
+    (alone,) = [text for text in launch("dynamo", "path", [planned("dynamo")], 1280, [8]) if "dynamo.vllm" in text]
+    assert alone.startswith("CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 python -m dynamo.vllm ")
+    assert "disaggregation" not in alone
+    assert "the lines are of Dynamo 1.4" in list(cautions("dynamo", [reader, maker]))
+
+
+def test_workers_wider_than_a_machine_have_all_gpus_of_several() -> None:
+    spec = load_model("llama-3.1-405b")
+    wide = service_of(spec, "h100-sxm", layout_of(spec, gpus=32, tp=8, pp=2), "vllm", "fp8")
+    front, first, comment, second = launch("dynamo", "path", [wide], 1280, [8])
+    assert "frontend" in front
+    assert comment == "# on machine 3:"
+    assert first == second
+    assert "CUDA_VISIBLE_DEVICES" not in first
+
+
+def test_arguments_of_llm_d_are_strings() -> None:
+    text = line("llm-d", planned("llm-d"))
+    arguments = [word for word in text.split("args:")[1].split() if word != "-"]
+    assert arguments
+    assert all(word == json.dumps(json.loads(word)) for word in arguments)
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"), [("vllm", "--runner pooling"), ("sglang", "--is-embedding"), ("trtllm", None)]
+)
+def test_a_model_that_generates_nothing_is_started_as_such_or_noted(tool: str, said: str | None) -> None:
+    spec = load_model("bert-base")
+    service = service_of(spec, "h200", layout_of(spec), ENGINES[tool])
+    noted = f"bert-base generates no tokens: it is not known whether {tool} starts such a model"
+    assert (noted in list(cautions(tool, [service]))) is (said is None)
+    if said is not None:
+        assert line(tool, service).endswith(f" {said}")
+        assert said not in line(tool, planned(tool))
