@@ -16,7 +16,7 @@ from calc.cli.guessing import guessing
 from calc.cli.plan_serving_tables import answer_record, for_rate, serving_tables
 from calc.cli.plan_tables import end_as
 from calc.errors import Refused
-from calc.output.notes import remark, warn_beyond
+from calc.output.notes import note, remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
 from calc.plan.serving import search_serving
@@ -26,6 +26,7 @@ from calc.plan.serving_plan import ServingPlan, Slo, Wish
 from calc.reading.numbers import Number
 from calc.serve.constants import fitted_engines
 from calc.serve.launching import REPLICATED, TOOLS, cautions, launch
+from calc.serve.published import unlike_checkpoint
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
 from calc.units import parse_price
@@ -82,6 +83,8 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
         click.echo("error: interrupted before any plan was timed", err=True)
         sys.exit(130)
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
+    if unlike := unlike_checkpoint(model, wish.dtypes):
+        note(model, unlike)
     replicas = None
     if found.best is not None and given["rate"] is not None:
         replicas = found.best.replicas_for(given["rate"], given["headroom"])
@@ -183,6 +186,8 @@ def _lines(plan: ServingPlan, given: dict[str, Any], model: ModelSpec, replicas:
         remark(caution)
     if reference in preset_names():
         remark(f"{reference} is a name of ours: put the checkpoint's path or Hub id in its place")
+    elif reference.endswith(".json"):
+        remark(f"{reference} is a config alone: put the folder or Hub id of its checkpoint in its place")
     services = plan.services
     if replicas is not None and given["tool"] in REPLICATED:
         layouts = [replace(each.layout, replicas=replicas * each.layout.replicas) for each in services]

@@ -12,13 +12,14 @@ from calc.cli.guessing import guessing
 from calc.cli.run_options import given as said
 from calc.cli.serve_tables import record_of, tables_of
 from calc.errors import Refused
-from calc.output.notes import remark, warn_beyond
+from calc.output.notes import note, remark, warn_beyond
 from calc.output.progress import Progress
 from calc.output.tables import emit
 from calc.reading.numbers import Number
 from calc.serve.answer import Answer, answer, check_rate
 from calc.serve.constants import fitted_engines
 from calc.serve.layout import Layout, layout_of
+from calc.serve.published import unlike_checkpoint
 from calc.serve.saturation import overloaded_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
@@ -141,6 +142,8 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     if given["rate"] is not None and decode is None and found.fits:
         _warn_of_overload(service, workload, given["rate"], found.capacity, given["spread"])
     _warn_of_lengths(model, workload, given)
+    if unlike := unlike_checkpoint(model, [given["dtype"]]):
+        note(model, unlike)
     record = record_of(found, service, decode, workload, given, price)
     emit([record], tables_of([service, *([decode] if decode else [])], found, record), fmt)
     return _status(found)

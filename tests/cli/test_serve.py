@@ -71,6 +71,14 @@ def test_what_does_not_fit_exits_with_1(run: Run) -> None:
     assert record["ttft"] is None
 
 
+def test_a_checkpoint_in_another_format_is_noted(run: Run) -> None:
+    words = ("--gpu", "h100-sxm", *CLOSED)
+    said = "note: gpt-oss-20b: its checkpoint is in mxfp4, and not in bf16 as asked: it is --dtype mxfp4 here\n"
+    assert run("gpt-oss-20b", *words)[2] == said
+    assert run("gpt-oss-20b", *words, "--dtype", "mxfp4")[2] == ""
+    assert said.replace("gpt-oss-20b", "deepseek-v3").replace("mxfp4", "fp8") == run("deepseek-v3", *words)[2]
+
+
 def test_a_rate_beyond_capacity_is_refused_with_it(run: Run) -> None:
     code, out, err = run("llama-3-8b", "--gpu", "l4", "--input", "4000", "--output", "500", "--rate", "50")
     assert (code, out) == (2, "")

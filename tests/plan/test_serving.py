@@ -22,6 +22,7 @@ from calc.serve.layout import layout_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import closed_count, closed_loop
 from calc.units import binary
+from tests.reference import folder
 
 WISH = Wish(
     load_model("llama-3-8b"),
@@ -269,6 +270,15 @@ def test_engines_that_do_not_run_on_a_device_are_left_out_and_named(run: Run) ->
     assert (
         "error: --as: expected what starts vllm, as planned: TensorRT-LLM does not run on mi300x, found trtllm" in err
     )
+
+
+def test_a_config_is_no_checkpoint_that_a_line_could_start(run: Run) -> None:
+    file = folder() / "truth" / "configs" / "gpt-oss-20b.json"
+    _, out, err = run(*ASKED, "--dtype", "mxfp4", "--as", "vllm", model=str(file))
+    assert out.startswith(f"vllm serve {file} ")
+    assert f"note: {file} is a config alone: put the folder or Hub id of its checkpoint in its place\n" in err
+    assert "its checkpoint is in" not in err
+    assert "its checkpoint is in mxfp4" in run(*ASKED, model=str(file))[2]
 
 
 def test_no_plan_meets_it(run: Run) -> None:
