@@ -75,16 +75,20 @@ class Names(click.ParamType):
 
 
 class Counts(click.ParamType):
-    """Whole numbers with commas between them; 16x14 stands for fourteen times 16."""
+    """Whole numbers from `least` on with commas between them; 16x14 stands for fourteen times 16."""
 
     name = "N,NxTIMES"
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
         counts = [re.fullmatch(r"([0-9]{1,9})(?:[x×]([0-9]{1,4}))?", count) for count in value.split(",")]
-        if not all(counts):
-            expected = "whole numbers with commas between them, such as 15,16x14,15"
+        if not all(count is not None and int(count[1]) >= self.least for count in counts):
+            least = f"from {self.least} on " * (self.least > 0)
+            expected = f"whole numbers {least}with commas between them, such as 15,16x14,15"
             raise Refused(param.opts[0] if param else "value", expected, value)
         return tuple(int(count[1]) for count in counts if count for _ in range(int(count[2] or 1)))
 

@@ -15,6 +15,7 @@ from calc.cli import options
 from calc.cli.guessing import guessing
 from calc.cli.plan_serving_tables import answer_record, for_rate, serving_tables
 from calc.cli.plan_tables import end_as
+from calc.cli.run_options import given as said
 from calc.errors import Refused
 from calc.output.notes import note, remark, warn_beyond
 from calc.output.progress import Progress
@@ -50,7 +51,7 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option("--slo", default="", metavar="ttft=500ms,tpot=20ms", help="What means must meet.")
 @click.option("--engine", type=options.Names(), default="vllm", show_default=True, help="Engines to choose among.")
 @click.option("--dtype", type=options.Names(), default="bf16", show_default=True, help="Formats to choose among.")
-@click.option("--batched-tokens", type=options.Counts(), help="Tokens of a step to choose among.")
+@click.option("--batched-tokens", type=options.Counts(1), help="Tokens of a step to choose among.")
 @click.option("--apart", is_flag=True, help="Try GPUs for prompts and GPUs for answers too.")
 @click.option("--guess", type=options.Tokens(), help="Tokens guessed a step (MTP, EAGLE, a draft model).")
 @click.option(
@@ -109,6 +110,8 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
     for name in given["engine"]:
         if name not in fitted_engines():
             raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
+    if given["rate"] is None and said("headroom"):
+        raise Refused("--headroom", "none without --rate, of which it is left free", given["headroom"])
     guess, limits = guessing(model, given), slo(given["slo"])
     if limits.tpot is not None and given["output"] == 1:
         raise Refused("--slo", "ttft alone for answers of one token, which none follows", given["slo"])

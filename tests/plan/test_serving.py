@@ -395,6 +395,9 @@ def test_users_are_as_many_as_still_meet_it() -> None:
         ("--gpus", "4..1"),
         ("--price", "h100-sxm=cheap"),
         ("--price", "h100-sxm=0/h"),
+        ("--batched-tokens", "0"),
+        ("--batched-tokens", "8192,0"),
+        ("--headroom", "0.1"),
         ("--on", "nonsense"),
     ],
 )
