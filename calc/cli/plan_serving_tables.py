@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -48,9 +49,9 @@ def plan_record(plan: ServingPlan) -> dict[str, Any]:
         "batched_tokens": service.budget,
         "concurrency": plan.concurrency,
         "ttft": plan.ttft,
-        "tpot": plan.tpot,
+        "tpot": None if math.isnan(plan.tpot) else plan.tpot,
         "tokens_per_gpu": plan.per_gpu,
-        "tokens_per_user": plan.per_user,
+        "tokens_per_user": None if math.isnan(plan.per_user) else plan.per_user,
         "requests": plan.requests,
         "cost_per_million_output_with_input": plan.cost,
     }
@@ -120,8 +121,8 @@ def _row(plan: ServingPlan) -> tuple[str, ...]:
         own["dtype"],
         f"{max(int(plan.concurrency), 1):,}",
         duration(plan.ttft),
-        duration(plan.tpot),
+        "–" if own["tpot"] is None else duration(plan.tpot),
         f"{plan.per_gpu:,.0f}",
-        f"{plan.per_user:,.0f}",
+        "–" if own["tokens_per_user"] is None else f"{plan.per_user:,.0f}",
         "–" if plan.cost is None else f"{plan.cost:,.3g}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -93,7 +94,7 @@ def _loads(wish: Wish, service: Service) -> Iterator[ServingPlan]:
             (service,),
             float(load),
             float(found.ttft[i]),
-            float(found.tpot[i]),
+            float(found.tpot[i]) if wish.output > 1 else math.nan,
             float(found.requests[i]) * service.layout.replicas,
             wish.output,
             price,
@@ -151,7 +152,7 @@ def _paired(wish: Wish, reader: ServingPlan, maker: ServingPlan) -> Iterator[Ser
 def _front(plans: Iterable[ServingPlan]) -> tuple[ServingPlan, ...]:
     """Plans that none beats in both, pipelines counting for less than they promise."""
     front: list[ServingPlan] = []
-    for plan in sorted(plans, key=lambda each: (-each.per_user / each.handicap, -each.per_gpu)):
+    for plan in sorted(plans, key=lambda each: (-each.swift / each.handicap, -each.per_gpu)):
         if not front or plan.per_gpu / plan.handicap > front[-1].per_gpu / front[-1].handicap:
             front.append(plan)
     return tuple(reversed(front))

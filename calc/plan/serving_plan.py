@@ -35,9 +35,10 @@ class Slo:
         return self.times(ttft, tpot) <= 1
 
     def times(self, ttft: float, tpot: float) -> float:
-        """What is seen as a multiple of what must hold, the larger of both; 0 where nothing must."""
+        """What is seen as a multiple of what must hold, the larger of both; 0 where nothing must or is seen."""
         asked = ((ttft, self.ttft), (tpot, self.tpot))
-        return max((seen / limit if limit else math.inf for seen, limit in asked if limit is not None), default=0.0)
+        held = [(seen, limit) for seen, limit in asked if limit is not None and not math.isnan(seen)]
+        return max((seen / limit if limit else math.inf for seen, limit in held), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
     """One way to serve, at one load. services: one, or a reader of prompts and a maker of answers. concurrency:
-    requests under way on one replica. Seconds; requests a second of all its GPUs."""
+    requests under way on one replica. Seconds, a tpot of nan where no token follows the first; requests a second of
+    all its GPUs."""
 
     services: tuple[Service, ...]
     concurrency: float
@@ -84,8 +86,13 @@ class ServingPlan:
 
     @property
     def per_user(self) -> float:
-        """Tokens a second that one user sees."""
+        """Tokens a second that one user sees; nan where no token follows the first."""
         return 1 / self.tpot
+
+    @property
+    def swift(self) -> float:
+        """More is better for one user: tokens a second, or of answers of one token first ones."""
+        return 1 / (self.ttft if math.isnan(self.tpot) else self.tpot)
 
     @property
     def cost(self) -> float | None:
@@ -119,7 +126,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """front: plans that no other beats in both tokens a second and GPU and tokens a second and user, the most users
+    """front: plans that no other beats in both tokens a second and GPU and in what one user sees, the most users
     ahead. best: the cheapest that meets the SLO, or without prices that with the most tokens a GPU; None where
     none does. nearest: where none does, the one that misses it by least, every request simulated; None where no layout
     holds the model. tried: plans that were timed; fitting: of the layouts tried, those that hold the model.

@@ -133,11 +133,10 @@ def _simulated(wish: Wish, plan: ServingPlan) -> ServingPlan:
     report = simulated(first, work, decode)
     if report is None:
         return replace(plan, ttft=math.inf, tpot=math.inf)
-    tpot = report.tpot.mean if wish.output > 1 else plan.tpot
     return replace(
         plan,
         concurrency=float(max(int(plan.concurrency), 1)),
         ttft=report.ttft.mean,
-        tpot=tpot,
+        tpot=report.tpot.mean if wish.output > 1 else math.nan,
         requests=report.requests_per_second,
     )

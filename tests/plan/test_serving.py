@@ -171,6 +171,19 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 ASKED = ("--on", "h100-sxm", "--gpus", "1..2", "--input", "1024", "--output", "256")
 
 
+@pytest.mark.parametrize("slo", [(), ("--slo", "ttft=200ms")])
+def test_no_token_follows_the_only_one(run: Run, slo: tuple[str, ...]) -> None:
+    """The front is of first tokens then, and no column shows others."""
+    words = (*ASKED, "--output", "1", *slo)
+    found = json.loads(run(*words, "--json")[1])
+    assert {each[name] for each in (*found["front"], found["best"]) for name in ("tpot", "tokens_per_user")} == {None}
+    waits = [each["ttft"] for each in found["front"]]
+    assert waits == sorted(waits, reverse=True)
+    assert len(waits) > 1
+    rows = [line.split() for line in run(*words)[1].splitlines() if line.startswith("h100-sxm")]
+    assert {row[-1] for row in rows} == {"–"}
+
+
 def test_the_command(run: Run) -> None:
     code, out, _ = run(*ASKED, "--slo", "tpot=20ms", "--price", "2/h", "--rate", "50", "--as", "vllm", "--json")
     record = json.loads(out)
