@@ -140,6 +140,11 @@ def si(value: float, unit: str = "") -> str:
     return f"{value:,.0f} {unit}".strip()
 
 
+def speed(value: float, digits: int = 0) -> str:
+    """A number with so many digits behind the point, or of less than ten in three that tell."""
+    return f"{value:,.{digits}f}" if value >= 10 else f"{value:.3g}"
+
+
 def binary(n_bytes: float) -> str:
     """Three significant digits with a binary prefix: 15.0 GiB."""
     for power, prefix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):

@@ -86,6 +86,8 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     warn_beyond(model, wish.input + wish.output, "--input + --output =")
     if unlike := unlike_checkpoint(model, wish.dtypes):
         note(model, unlike)
+    if found.best is not None and not wish.slo.asks:
+        remark("no --slo was given, such as ttft=500ms,tpot=20ms: the best may keep its users waiting for very long")
     replicas = None
     if found.best is not None and given["rate"] is not None:
         replicas = found.best.replicas_for(given["rate"], given["headroom"])

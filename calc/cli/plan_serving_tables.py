@@ -10,7 +10,7 @@ from typing import Any
 from calc.output.layout import continued
 from calc.output.tables import Table
 from calc.plan.serving_plan import Found, ServingPlan, Wish
-from calc.units import duration
+from calc.units import duration, speed
 
 SHOWN = 12
 """Plans of the front that a table has."""
@@ -122,7 +122,7 @@ def _row(plan: ServingPlan) -> tuple[str, ...]:
         f"{max(int(plan.concurrency), 1):,}",
         duration(plan.ttft),
         "–" if own["tpot"] is None else duration(plan.tpot),
-        f"{plan.per_gpu:,.0f}",
-        "–" if own["tokens_per_user"] is None else f"{plan.per_user:,.0f}",
+        speed(plan.per_gpu),
+        "–" if own["tokens_per_user"] is None else speed(plan.per_user),
         "–" if plan.cost is None else f"{plan.cost:,.3g}",
     )

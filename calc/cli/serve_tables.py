@@ -13,7 +13,7 @@ from calc.serve.report import DEFINITIONS, Report
 from calc.serve.service import Service
 from calc.serve.workload import Workload
 from calc.spec.hardware import Device
-from calc.units import HOUR, binary, duration, four
+from calc.units import HOUR, binary, duration, four, speed
 
 MILLION = 1e6
 
@@ -161,10 +161,10 @@ def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, A
     spreads = [(name, *("–" if each is None else duration(each) for each in record[name].values())) for name in SPREADS]
     note = DEFINITIONS.replace("; ", "\n")
     facts = [
-        ("output", f"{_speed(report.output)} tokens/s, {_speed(record['throughput']['output_per_gpu'])} a GPU"),
-        ("input and output", f"{_speed(report.total)} tokens/s"),
+        ("output", f"{speed(report.output)} tokens/s, {speed(record['throughput']['output_per_gpu'])} a GPU"),
+        ("input and output", f"{speed(report.total)} tokens/s"),
         ("requests", f"{four(report.requests_per_second)}/s of at most {four(found.capacity)}/s"),
-        ("users", f"{_speed(report.concurrency, 1)} at once{', some of them waiting' * found.saturated}"),
+        ("users", f"{speed(report.concurrency, 1)} at once{', some of them waiting' * found.saturated}"),
         ("cache", _held(record["cache"])),
         ("rests on", record["rests_on"]),
         ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
@@ -207,11 +207,6 @@ def _longest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda part: -part[1])[:5]
 
 
-def _speed(value: float, digits: int = 0) -> str:
-    """A number with so many digits behind the point, or of less than ten in three that tell."""
-    return f"{value:,.{digits}f}" if value >= 10 else f"{value:.3g}"
-
-
 def _held(cache: Mapping[str, Any]) -> str:
     """What the cache is and what is found in it."""
     if cache["tokens"] is None:
@@ -223,7 +218,7 @@ def _held(cache: Mapping[str, Any]) -> str:
 def _interval_row(name: str, interval: Mapping[str, float]) -> tuple[str, str]:
     low, high = interval["low"], interval["high"]
     shown = (
-        f"{_speed(low)} to {_speed(high)} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
+        f"{speed(low)} to {speed(high)} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
     )
     return f"{interval['level']:.0%} of mean {name}", shown
 

@@ -14,6 +14,8 @@ from calc.workers.job import Progress, one_by_one
 SLOWER = 2.0
 """How many times as long as in a simulation a token may take in closed form: where answers are short and start
 together, no prompts come between their tokens."""
+ALIKE = 1.03
+"""How many times as much one plan may be worth as another in closed form that a simulation need not tell apart."""
 MORE = 1.25
 """A layout is passed over that promises less than 1 / MORE of what the best is worth, or promised if that is less."""
 FURTHER = 64
@@ -24,9 +26,12 @@ Growing = Sequence[ServingPlan]
 
 
 def best_of(wish: Wish, plans: Iterable[ServingPlan], progress: Progress | None) -> ServingPlan | None:
-    """The plan of most worth; where there is an SLO, of those that meet it when they are simulated."""
+    """The plan of most worth; where there is an SLO, of those that meet it when they are simulated. Where there is
+    none, of plans that are worth as much the one whose users see most."""
     if not wish.slo.asks:
-        return max(plans, key=lambda each: each.worth, default=None)
+        plans = list(plans)
+        most = max((each.worth for each in plans), default=0.0)
+        return max((each for each in plans if each.worth * ALIKE >= most), key=lambda each: each.swift, default=None)
     layouts: dict[object, dict[float, ServingPlan]] = {}
     for plan in sorted(plans, key=lambda each: (each.concurrency, -each.worth)):
         layouts.setdefault(_layout(plan), {}).setdefault(plan.concurrency, plan)

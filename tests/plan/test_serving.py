@@ -433,6 +433,21 @@ def test_a_column_of_prices_stands_where_there_are_some(run: Run) -> None:
     assert "most tokens a GPU that meets the SLO, every request simulated\n" in asked
 
 
+@pytest.mark.parametrize("price", [(), ("--price", "2/h")])
+def test_of_plans_that_are_worth_as_much_the_fastest_is_named(run: Run, price: tuple[str, ...]) -> None:
+    """Hundreds of users at once see a token in seconds here, for a hundredth more a GPU than fewer of them."""
+    words = ("--on", "l40s", "--gpus", "8", "--dtype", "fp8", "--input", "1024", "--output", "256", *price)
+    _, out, err = run(*words, "--json", model="llama-3-70b")
+    found = json.loads(out)
+    best, most = found["best"], max(each["tokens_per_gpu"] for each in found["front"])
+    assert best["tokens_per_gpu"] >= most / 1.03
+    faster = [each for each in found["front"] if each["tpot"] < best["tpot"]]
+    assert all(each["tokens_per_gpu"] < most / 1.03 for each in faster)
+    assert best["tpot"] < found["front"][0]["tpot"] / 2
+    assert "no --slo was given" in err
+    assert "no --slo was given" not in run(*words, "--slo", "tpot=100ms", model="llama-3-70b")[2]
+
+
 def test_what_is_missing_is_looked_up_in_the_help_of_plans_to_serve(run: Run) -> None:
     code, _, err = run("--input", "512", "--output", "64")
     assert code == 2
