@@ -26,7 +26,7 @@ from calc.plan.serving_minimum import least_that_serves
 from calc.plan.serving_plan import ServingPlan, Slo, Wish
 from calc.reading.numbers import Number
 from calc.serve.constants import fitted_engines
-from calc.serve.launching import REPLICATED, TOOLS, cautions, launch
+from calc.serve.launching import REPLICATED, TOOLS, cautions, check_apart, launch
 from calc.serve.published import unlike_checkpoint
 from calc.spec import ModelSpec
 from calc.spec.catalogue import load_device
@@ -63,7 +63,7 @@ _TIME = re.compile(r"(ttft|tpot)=(\d+(?:\.\d+)?)(ms|s)")
 @click.option("--price", metavar="NAME=2/h,…", help="Of a GPU of each device an hour.")
 @click.option("--rate", type=options.REQUESTS_A_SECOND, help="Requests a second: how many replicas?")
 @click.option("--headroom", type=Number(0, 0.9), default=0.2, show_default=True, help="Of --rate, left free.")
-@click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan.")
+@click.option("--as", "tool", type=click.Choice(list(TOOLS)), help="Print what starts the best plan that it can start.")
 @options.output
 def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     """Search how to serve MODEL: devices, layouts, formats, engines and loads; each timed in closed form as `serve`
@@ -94,6 +94,8 @@ def plan_serving(model: ModelSpec, fmt: str, **given: Any) -> int:
     record = answer_record(found, wish, replicas)
     record["command"] = _command(found.best or found.nearest, given, model)
     lines = _lines(found.best, given, model, replicas) if given["tool"] and found.best else []
+    if found.beyond_tool:
+        remark(f"{found.beyond_tool} of {found.layouts} layouts are left out, which {given['tool']} does not start")
     if given["tool"] and found.nearest is not None:
         remark("nothing is written: none meets the SLO")
     if fmt == "table" and (given["tool"] or not found.front):
@@ -114,6 +116,8 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
             raise Refused("--engine", f"of {', '.join(fitted_engines())}", name)
     if given["rate"] is None and said("headroom"):
         raise Refused("--headroom", "none without --rate, of which it is left free", given["headroom"])
+    if given["tool"] is not None and given["apart"]:
+        check_apart(given["tool"])
     guess, limits = guessing(model, given), slo(given["slo"])
     if limits.tpot is not None and given["output"] == 1:
         raise Refused("--slo", "ttft alone for answers of one token, which none follows", given["slo"])
@@ -130,6 +134,7 @@ def _wish(model: ModelSpec, given: dict[str, Any]) -> Wish:
         guess if guess.tokens else None,
         _prices(given["price"], devices),
         given["apart"],
+        given["tool"],
     )
 
 

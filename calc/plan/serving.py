@@ -11,6 +11,7 @@ from calc.plan.serving_plan import LOADS, Found, ServingPlan, Wish
 from calc.plan.serving_slo import best_of, nearest_of
 from calc.plan.serving_ways import ways_of
 from calc.serve.closed_form import steady_of
+from calc.serve.launching import check_launch
 from calc.serve.layout import Layout, layout_of
 from calc.serve.service import Service, service_of
 from calc.spec import ModelSpec
@@ -24,13 +25,15 @@ PAIRED = 12
 
 def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
     """Every plan, or where Ctrl-C ends it those until then. progress: called with what is done, how much of it and how
-    much there is. Errors: Refused where no layout divides the model, no engine starts, or a device lacks a price."""
+    much there is. Errors: Refused where no layout divides the model, no engine starts, the tool starts none, or a
+    device lacks a price."""
     if wish.prices is not None and (lacking := [name for name in wish.devices if name not in wish.prices]):
         raise Refused("--price", "a price of every device", f"none of {', '.join(lacking)}")
     services = list(services_of(wish))
     if not services:
         raise Refused("--gpus", "a number of GPUs that divides the model", f"{wish.gpus[0]}..{wish.gpus[1]}")
-    holding = [each for each in services if each.running(wish.input, wish.output) >= 1]
+    able = services if wish.tool is None else _startable(wish.tool, services)
+    holding = [each for each in able if each.running(wish.input, wish.output) >= 1]
     plans: list[ServingPlan] = []
     best = nearest = None
     interrupted = False
@@ -44,7 +47,8 @@ def search_serving(wish: Wish, progress: Progress | None = None) -> Found:
     except KeyboardInterrupt:
         interrupted = True
     left_out = tuple(ways_of(wish)[1])
-    return Found(_front(plans), best, nearest, len(plans), len(services), len(holding), left_out, interrupted)
+    counts = (len(plans), len(services), len(services) - len(able), len(holding))
+    return Found(_front(plans), best, nearest, *counts, left_out, interrupted)
 
 
 def services_of(wish: Wish) -> Iterator[Service]:
@@ -57,6 +61,21 @@ def services_of(wish: Wish) -> Iterator[Service]:
             for _, engine, dtype in own:
                 for budget in wish.budgets:
                     yield service_of(wish.spec, device, layout, engine, dtype, budget=budget, guessing=wish.guessing)
+
+
+def _startable(tool: str, services: Sequence[Service]) -> list[Service]:
+    """Those that a tool starts. Errors: Refused where it starts none, as for the first."""
+    found: list[Service] = []
+    refused = None
+    for service in services:
+        try:
+            check_launch(tool, service)
+            found.append(service)
+        except Refused as error:
+            refused = refused or error
+    if refused and not found:
+        raise refused
+    return found
 
 
 def _layouts(spec: ModelSpec, gpus: tuple[int, int], joined: int) -> Iterator[Layout]:

@@ -44,7 +44,8 @@ class Slo:
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What is asked. gpus: of one server, at least and at most. prices: of a GPU of each device, an hour. budgets:
-    tokens of a step that are tried; None: the engine's. apart: whether prompts and answers may have own GPUs."""
+    tokens of a step that are tried; None: the engine's. apart: whether prompts and answers may have own GPUs. tool:
+    what shall start the best plan, as `calc.serve.launching` knows it; None: anything."""
 
     spec: ModelSpec
     devices: Sequence[str]
@@ -58,6 +59,7 @@ class Wish:
     guessing: Guessing | None = None
     prices: Mapping[str, float] | None = None
     apart: bool = False
+    tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +131,16 @@ class Found:
     """front: plans that no other beats in both tokens a second and GPU and in what one user sees, the most users
     ahead. best: the cheapest that meets the SLO, or without prices that with the most tokens a GPU; None where
     none does. nearest: where none does, the one that misses it by least, every request simulated; None where no layout
-    holds the model. tried: plans that were timed; fitting: of the layouts tried, those that hold the model.
-    left_out: devices, engines and formats that were not tried. interrupted: whether Ctrl-C ended the search."""
+    holds the model. tried: plans that were timed; beyond_tool: of the layouts those that the tool does not start;
+    fitting: of the rest those that hold the model. left_out: devices, engines and formats that were not tried.
+    interrupted: whether Ctrl-C ended the search."""
 
     front: tuple[ServingPlan, ...]
     best: ServingPlan | None
     nearest: ServingPlan | None
     tried: int
     layouts: int
+    beyond_tool: int
     fitting: int
     left_out: tuple[LeftOut, ...] = ()
     interrupted: bool = False

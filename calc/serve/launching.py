@@ -22,21 +22,36 @@ def launch(tool: str, model: str, services: Sequence[Service], longest: int, run
 
     tool: one of TOOLS. longest: tokens of a mean sequence; there is room for a tenth more. running: sequences at once,
     of each service.
-    Errors: Refused for an unknown tool, for a device or a format that its engine does not start in, for prompts apart
-    or pipelines where it has no word for them, and for a format of the cache that its engine has none for.
+    Errors: Refused for an unknown tool, for prompts apart where it has no word for them, and as `check_launch`.
     """
     if tool not in TOOLS:
         raise Refused("--as", f"one of {', '.join(TOOLS)}", tool)
     for service in services:
-        _check(tool, service)
-    if tool == "llm-d" and any(each.layout.pp > 1 or each.layout.tp > node_of(each.device.name) for each in services):
-        raise Refused("--as", f"one of {', '.join(JOINED)} for a pipeline or tp beyond a machine", tool)
-    if len(services) > 1 and tool in ("vllm", "sglang", "trtllm"):
-        raise Refused("--as", "dynamo or llm-d where prompts and answers have GPUs of their own", tool)
+        check_launch(tool, service)
+    if len(services) > 1:
+        check_apart(tool)
     return TOOLS[tool](model, services, math.ceil(ROOM * longest), running)
 
 
-def _check(tool: str, service: Service) -> None:
+def check_apart(tool: str) -> None:
+    """Errors: Refused for a tool that has no word for prompts and answers on GPUs of their own."""
+    if tool not in REPLICATED:
+        raise Refused("--as", f"{' or '.join(REPLICATED)} where prompts and answers have GPUs of their own", tool)
+
+
+def check_launch(tool: str, service: Service) -> None:
+    """Errors: Refused for a service that the tool does not start: a layout that it has no word for, a format of the
+    cache that its engine has none for, and a device or a format that its engine does not start in."""
+    layout = service.layout
+    if tool == "llm-d" and (layout.pp > 1 or layout.tp > node_of(service.device.name)):
+        raise Refused("--as", f"one of {', '.join(JOINED)} for a pipeline or tp beyond a machine", tool)
+    if tool == "trtllm" and layout.attention_dp > 1:
+        raise Refused("--as", "vllm or sglang for attention_dp above 1, which takes a file of options here", "trtllm")
+    _check_engine(tool, service)
+    cache_word(_engine(tool).name, service)
+
+
+def _check_engine(tool: str, service: Service) -> None:
     """Errors: Refused for a plan of another engine that the one below the tool does not start."""
     if isinstance(service.device, Device):
         try:
@@ -139,8 +154,6 @@ def _trtllm(model: str, services: Sequence[Service], longest: int, running: Sequ
     """Options of `trtllm-serve serve` (nvidia.github.io/TensorRT-LLM, trtllm-serve)."""
     service = services[0]
     layout = service.layout
-    if layout.attention_dp > 1:
-        raise Refused("--as", "vllm or sglang for attention_dp above 1, which takes a file of options here", "trtllm")
     words = [
         f"trtllm-serve {model}",
         f"--tp_size {layout.tp} --pp_size {layout.pp}",
