@@ -13,8 +13,8 @@ def with_copies(elements: Size, run: Run, ranks: Size) -> Size:
     its = run.narrow_weights
     if its is None:
         return 0
-    divides = at_least(run.zero, 3) * at_least(ranks, 2)
-    parts = _bytes(part_of(elements, run.zero, 3, ranks), its.part) + _bytes(elements, its.beside)
+    divides = at_least(run.zero, run.weights_from) * at_least(ranks, 2)
+    parts = _bytes(part_of(elements, run.zero, run.weights_from, ranks), its.part) + _bytes(elements, its.beside)
     return (1 - divides) * _bytes(elements, its.kept) + divides * parts
 
 

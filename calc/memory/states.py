@@ -32,10 +32,12 @@ class States:
     elements, trained: parameters of the rank before ZeRO divides them; those of routed experts among them are
         `expert_elements` and `expert_trained`. narrow, expert_narrow: those that are trained in matrices of which there
         are narrow copies (`calc.spec.run.narrow_weights`).
-    open: with ZeRO-3, gathered weights that stay gathered from forward to backward: of all that stands outside layers
-        (FSDP's root unit, which PyTorch's FSDP2 never divides again after forward), and in a pipeline those of all
-        layers, as torchtitan sets it, lest each micro-batch gathers them anew. unit: of one layer, where those go.
+    open: where ranks keep parts of the weights alone, gathered ones of what stands outside layers (FSDP's root unit,
+        which PyTorch's FSDP2 never divides again after forward). unit: of the layer at work.
     following: of the next layer, gathered while that one works; 0 where all layers are one (ALBERT), which is there.
+    ahead: of all layers, where those that have gone forward stay gathered (FSDP's ZeRO-2). behind: of all layers, where
+        those that have gone back do: until the last micro-batch has, in a pipeline of torch.distributed.pipelining
+        (its stage.py, set_reshard_after_backward), whose ZeRO-3 divides them again behind the next forward.
     buffer: what gathering is received in, for a moment a second copy: the root's, or that of both layers.
     waiting: gradients that wait between micro-batches: those kept, but in a pipeline with ZeRO-2 or 3 whole ones in the
         format they are summed in, which FSDP2 divides after the last micro-batch.
@@ -60,6 +62,8 @@ class States:
     open: Size
     unit: Size
     following: Size
+    ahead: Size
+    behind: Size
     buffer: Size
     waiting: Size
     root_gradients: Size
@@ -152,9 +156,11 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         if is_exactly(held.elements, 0):
             continue
         ranks = run.sharers(expert)
-        weights = weights + part_of(held.trained - held.narrow, run.zero, 3, ranks) * dtype(how.weights).width
+        weights = (
+            weights + part_of(held.trained - held.narrow, run.zero, run.weights_from, ranks) * dtype(how.weights).width
+        )
         weights = weights + with_copies(held.narrow, run, ranks)
-        weights = weights + part_of(held.frozen, run.zero, 3, ranks)
+        weights = weights + part_of(held.frozen, run.zero, run.weights_from, ranks)
         gradients = gradients + part_of(held.trained, run.zero, 2, ranks) * width
         own = part_of(held.trained, run.zero, 1, ranks)
         wide = dtype(how.updated).width
@@ -169,7 +175,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
             pinned = pinned + 2 * wide * (own - here)
     trained = dense.trained + experts.trained
     elements = dense.elements + experts.elements
-    gathers, divides = run.divides(3), run.divides(2)
+    gathers, divides = run.divides(run.weights_from), run.divides(2)
     pipeline = run.pp > 1 if is_array(run.pp) else not is_exactly(run.pp, 1)
     gathered = dtype(how.gathered or how.weights).width
     layer = largest(
@@ -180,7 +186,8 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
     reduced = gathered + summed
     following = 0 if units.single else layer
     root = gathered * units.root
-    whole = gathered_bytes(elements, dense.narrow + experts.narrow, run, gathered)
+    layers = gathered_bytes(elements, dense.narrow + experts.narrow, run, gathered) - root
+    stay = gathers - run.divides(3)
     return States(
         weights=weights,
         gradients=gradients,
@@ -192,9 +199,11 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         expert_trained=experts.trained,
         narrow=dense.narrow + experts.narrow,
         expert_narrow=experts.narrow,
-        open=gathers * either(pipeline, whole, root),
-        unit=either(pipeline, 0, gathers * layer),
-        following=either(pipeline, 0, gathers * following),
+        open=gathers * root,
+        unit=gathers * layer,
+        following=gathers * following,
+        ahead=_if(stay, layers),
+        behind=either(pipeline, _if(gathers if run.torch_pipeline else stay, layers)),
         buffer=gathers * maximum(root, layer + following),
         waiting=either(pipeline, gradients + divides * (trained * summed - gradients), gradients),
         root_gradients=units.root_trained * (width + divides * (summed - width)),
@@ -205,6 +214,11 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         host=host,
         pinned=pinned,
     )
+
+
+def _if(part: Size, size: Size) -> Size:
+    """`part` of a size, and the int 0 where that is none, which no formula compares."""
+    return 0 if is_exactly(part, 0) else part * size
 
 
 def on_stage(

@@ -83,7 +83,7 @@ def on_stages(
 
 def _rank(run: Run, stage: Stage, own: States, live: Activations) -> TrainingRank:
     terms = {
-        "weights": own.weights + own.open + own.unit + own.following,
+        "weights": own.weights + own.open + _more(own.behind, _more(own.ahead, own.unit + own.following)),
         "gradients": own.waiting + maximum(own.reduced, own.root_reduced),
         "optimizer": own.optimizer,
         "activations": live.total,
@@ -97,6 +97,7 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
 
     Between them memory rises or falls steadily: layer by layer, activations go and gradients come.
     loss: all activations, and gradients of the loss. The last layer stays gathered for backward, which begins with it.
+    gathered weights: the layer at work and the next, or all that have gone forward, or back, where those stay gathered.
     last layer: its tensors made anew where checkpointing dropped them, two gradients as large as its largest tensor,
         and under FSDP the next layer's weights on their way. Its gradients before they are divided.
     last one is back: where activations wait on the host, as many of them are on the device as at the last layer, while
@@ -104,6 +105,8 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     first layer: the other layers' activations gone, their gradients there.
     reduction: under ZeRO-2 and 3 the root unit is reduced last; in a pipeline all units are, after the last
         micro-batch.
+    next forward: in a pipeline whose layers stay gathered once they have gone back, and are divided again as they go
+        forward, when one micro-batch has gone back and the next has not begun.
     next piece, last piece: once a stage of a pipeline has gone forward with all, backward of the first micro-batch that
         brings gradients of a further piece, and of the last one: activations of those before are gone. Between the two
         both change by as much from piece to piece.
@@ -111,8 +114,8 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
     Gradients are freed after the optimizer's step, unless earlier micro-batches have left theirs or a stack has buffers
     of all of them from the start.
     """
-    gathered = own.weights + own.open
-    both = gathered + own.unit + own.following
+    gathered, both = own.weights + own.open, own.unit + own.following
+    forth, returned = gathered + _more(own.ahead, both), gathered + _more(own.behind, both)
     back = _gone_back(run, stage)
     waits = _wait(run)
     before = own.waiting * waits if back is None else back.gradients(own, back.touched)
@@ -128,22 +131,28 @@ def _moments(own: States, live: Activations, run: Run, stage: Stage) -> dict[str
         layers = sum(stage.layers.values())
         stayed = 1 if run.layers_on_host is None else layers - run.layers_on_host
         there = maximum(own.waiting - stayed * own.layer_gradients * first, before) + own.reduced
-        second["backward, the last one is back"] = moment(both, there, live.in_flight, named, again)
+        second["backward, the last one is back"] = moment(forth, there, live.in_flight, named, again)
     later: dict[str, dict[str, Size]] = {}
     if back is not None and not is_exactly(back.touched, stage.chunks):
         for name, piece in (("backward, next piece", back.touched + 1), ("backward, last piece", stage.chunks)):
             gradients, kept = back.gradients(own, piece) + own.reduced, _kept_at(back, live, stage, piece)
-            later[name] = moment(both, gradients, kept, named, again)
+            later[name] = _only(
+                at_least(stage.chunks, back.touched + 1), moment(returned, gradients, kept, named, again)
+            )
+    if not is_exactly(own.behind, 0):
+        there = before if back is None else back.gradients(own, back.touched_next)
+        between = moment(returned, there, _without_one(live, stage), named)
+        later["next forward"] = _only(at_least(own.behind, 1), between)
     return {
-        "forward": moment(both, before, live.in_flight, logits),
-        "loss": moment(gathered + own.unit, before, live.in_flight, logits, scratch),
-        "backward, last layer": moment(both, before + fresh + own.reduced, live.in_flight, named, again),
+        "forward": moment(forth, before, live.in_flight, logits),
+        "loss": moment(gathered + _more(own.ahead, own.unit), before, live.in_flight, logits, scratch),
+        "backward, last layer": moment(forth, before + fresh + own.reduced, live.in_flight, named, again),
         **second,
         **later,
         "backward, first layer": moment(
-            both, own.waiting + own.reduced, live.outside + live.between.each, named, again
+            returned, own.waiting + own.reduced, live.outside + live.between.each, named, again
         ),
-        "reduction": moment(gathered, own.waiting + maximum(own.reduced, own.root_reduced)),
+        "reduction": moment(gathered + own.behind, own.waiting + maximum(own.reduced, own.root_reduced)),
         "optimizer step": moment(own.weights, own.gradients, temporaries=own.update),
     }
 
@@ -183,6 +192,11 @@ class _GoneBack(NamedTuple):
     def touched(self) -> Size:
         return minimum(self.pieces, ceil_div(self.before, self.group))
 
+    @property
+    def touched_next(self) -> Size:
+        """The same once one piece more of a micro-batch has gone back."""
+        return minimum(self.pieces, ceil_div(self.before + 1, self.group))
+
     def gradients(self, own: States, touched: Size) -> Size:
         """Bytes of those of so many pieces, and from the first on of what stands outside layers."""
         each = ceil_div((own.waiting - own.root_gradients) * self.share[0], maximum(self.share[1], 1))
@@ -202,6 +216,24 @@ def _kept_at(back: _GoneBack, live: Activations, stage: Stage, piece: Size) -> S
     named_results = live.between.each * at_least(stage.held - left, 1)
     kept = kept + minimum(live.between.sent, live.between.each * left) + named_results
     return kept + ceil_div(live.ends * left, maximum(stage.held - 1, 1))
+
+
+def _without_one(live: Activations, stage: Stage) -> Size:
+    """Bytes of activations of a stage of a pipeline that keeps the most but for one piece of a micro-batch."""
+    left = stage.held - 1
+    kept = live.outside + ceil_div(live.layers * left, stage.held) + live.between.each
+    kept = kept + minimum(live.between.sent, live.between.each * left)
+    return kept + ceil_div(live.ends * left, maximum(left, 1))
+
+
+def _only(there: Size, moment: dict[str, Size]) -> dict[str, Size]:
+    """A moment where there is one, 1 or 0: of columns of stages not all have it."""
+    return {name: there * term for name, term in moment.items()}
+
+
+def _more(stays: Size, works: Size) -> Size:
+    """The larger of two sizes, of which the first may be none at all."""
+    return works if is_exactly(stays, 0) else maximum(stays, works)
 
 
 def _wait(run: Run) -> Size:

@@ -117,6 +117,7 @@ class Stack(Node):
     pipelines: whose stages of a pipeline are: of `torch` (torch.distributed.pipelining), which holds what it holds
         between them; of `megatron`, which frees that, and turns to the next piece of a stage after as many
         micro-batches as there are stages; of its `own`, which frees it too and takes any number of them.
+    fsdp: whether its ZeRO-2 is FSDP's (`Run.weights_from`) whatever the number formats are.
     recipes: a general recipe of number formats -> the one that stands for it here, by what the stack keeps in which
         format.
     fp8_recipe: what shares a scale in fp8 where a run does not say; None: Megatron-Core's usual. fp8_param_gather:
@@ -140,6 +141,7 @@ class Stack(Node):
     product_an_expert: bool = False
     graphs: Graphs = "none"
     pipelines: Literal["torch", "megatron", "own"] = "megatron"
+    fsdp: bool = False
     recipes: Mapping[str, str] = Field(default_factory=dict)
     fp8_recipe: str | None = None
     fp8_param_gather: bool = False

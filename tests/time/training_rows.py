@@ -267,7 +267,7 @@ def _torchtitan() -> Iterator[TrainingRow]:
             tp=sizes.get("TP", 1),
             cp=sizes.get("CP", 1),
             pp=pp,
-            zero=3,
+            zero=2 if pp > 1 else 3,  # its own default: layers stay gathered in a pipeline
             batch=batch // pp,
             micro_batches=pp,
             seq=seq,

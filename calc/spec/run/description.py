@@ -139,6 +139,20 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         return self.stack.gradient_copy
 
     @property
+    def weights_from(self) -> int:
+        """The stage of ZeRO from which ranks keep a part of the weights alone. FSDP's ZeRO-2 keeps no more either: it
+        gathers them in forward and divides them again behind backward (fully_shard's reshard_after_forward=False;
+        SHARD_GRAD_OP). Weights that are gathered in another format than they are kept in are FSDP's."""
+        if self.mode != "training":
+            return 3
+        return 2 if self.precision.gathered is not None or (self.stack is not None and self.stack.fsdp) else 3
+
+    @property
+    def torch_pipeline(self) -> bool:
+        """Whether stages of a pipeline are torch.distributed.pipelining's: without a stack, and as stacks say."""
+        return self.stack is None or self.stack.pipelines == "torch"
+
+    @property
     def waits_for_host(self) -> bool:
         """Whether layers wait for others' activations to leave for the host, as their stack has it."""
         its = None if self.stack is None else self.stack.activations_on_host

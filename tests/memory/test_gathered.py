@@ -1,0 +1,67 @@
+"""Weights that FSDP2 gathers: how often in a step, and when they stay so, held to four ranks over gloo."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+import calc
+from calc.memory.sharding import stages
+from calc.memory.states import states
+from calc.memory.totals import memory_ranks
+from calc.spec.run import Run
+from tests.harness.ranks.started import torchrun
+from tests.memory.gathered import CASES, LAYERS, PIECES, SHARDS, STAGES, Case, Found
+
+LLAMA = calc.load_model("llama-3-8b")
+PARAMETERS = 8_030_261_248
+
+
+@cache
+def seen() -> dict[Case, Found]:
+    """What torch does."""
+    (line,) = torchrun("-m", "tests.memory.gathered", ranks=STAGES * SHARDS).stdout.splitlines()
+    return {case: Found(*each) for case, each in zip(CASES, json.loads(line), strict=True)}
+
+
+def run_of(case: Case) -> Run:
+    piped = {"pp": STAGES, "interleave": PIECES if case.schedule == "interleaved" else 1} if case.schedule else {}
+    schedule = "gpipe" if case.schedule == "gpipe" else "1f1b"
+    words = {"dp": SHARDS, "zero": case.zero, "micro_batches": case.micro_batches, "schedule": schedule, **piped}
+    return Run.model_validate({"phase": "training", "mode": "training", "stack": "fsdp2", "seq": 512} | words)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_stay_gathered_as_torch_has_them(case: Case) -> None:
+    """All layers behind forward, and behind backward; where pieces of a stage are interleaved, another one's may be
+    whole too."""
+    run, found = run_of(case), seen()[case]
+    for own in states(LLAMA, run, stages(LLAMA, run)):
+        whole = own.elements * 2 - own.open
+        assert own.ahead == (whole if found.forth >= LAYERS * run.interleave else 0)
+        assert own.behind == (whole if found.back else 0)
+
+
+def test_ranks_keep_a_part_alone_under_either_setting() -> None:
+    """ZeRO-2 under FSDP: a 64th in fp32, and from forward to backward all in bf16; a rank of DDP has all in fp32."""
+    words: dict[str, Any] = {"phase": "training", "mode": "training", "dp": 64, "zero": 2, "recipe": "bf16-mixed"}
+    for stack in ("fsdp2", "torchtitan", "llm-foundry"):
+        (rank,) = memory_ranks(LLAMA, Run.model_validate(words | {"stack": stack}))
+        kept = {name: live["weights"] for name, live in rank.moments.items()}
+        assert rank.terms["weights"] == kept["forward"] == 4 * PARAMETERS // 64 + 2 * PARAMETERS
+        assert kept["optimizer step"] == 4 * PARAMETERS // 64
+        assert kept["optimizer step"] < kept["backward, first layer"] < kept["forward"]
+    (rank,) = memory_ranks(LLAMA, Run.model_validate(words))
+    assert rank.terms["weights"] == 4 * PARAMETERS
+
+
+def test_a_pipeline_that_divides_layers_again_has_them_whole_between_micro_batches() -> None:
+    """ZeRO-3: of a stage that has gone back all layers, while fewer micro-batches wait than when the next is there."""
+    words = {"phase": "training", "mode": "training", "stack": "torchtitan", "dp": 8, "pp": 4, "micro_batches": 8}
+    divided, whole = (memory_ranks(LLAMA, Run.model_validate(words | {"zero": zero}))[0].moments for zero in (3, 2))
+    assert divided["forward"]["weights"] < whole["forward"]["weights"] == whole["next forward"]["weights"]
+    assert divided["next forward"] == whole["next forward"]
+    assert whole["next forward"]["activations"] < whole["forward"]["activations"]
