@@ -142,7 +142,7 @@ def _range(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,5})(?:\.\.(\d{1,5}))?", text)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= low <= high:
-        raise Refused("--gpus", "a number, or two with .. between them", text)
+        raise Refused("--gpus", "a number above 0, or two with .. between them, the smaller first", text)
     return low, high
 
 
@@ -152,7 +152,9 @@ def slo(text: str) -> Slo:
     for part in filter(None, text.split(",")):
         match = _TIME.fullmatch(part)
         if match is None:
-            raise Refused("--slo", "ttft=TIME or tpot=TIME with commas between them, such as tpot=20ms", part)
+            raise Refused(
+                "--slo", "ttft=TIME or tpot=TIME in ms or s, with commas between them, such as tpot=20ms", part
+            )
         name, seconds = match[1], float(match[2]) * (1e-3 if match[3] == "ms" else 1.0)
         if name in found or seconds <= 0:
             raise Refused("--slo", "each time once, and above 0", text)

@@ -75,11 +75,13 @@ def serving_tables(found: Found, record: dict[str, Any]) -> list[Table]:
     columns += ("price/M",) * priced
     step = max(1, -(-len(found.front) // SHOWN))
     note = f"{found.tried:,} plans of the {found.fitting} of {found.layouts} layouts that hold the model\n"
-    note += "in closed form, as if prompts never came together"
+    note += "in closed form, as if prompts never came together\n"
+    single = any(math.isnan(plan.tpot) for plan in found.front)
+    note += f"none beats another in both tok/s/GPU and {'ttft' if single else 'tok/s/user, which is 1 / tpot'}"
     if found.left_out:
         note += f"\n{_left_out(found)}"
     if priced:
-        note += "\nprice/M: of a million tokens of answers, with their prompts"
+        note += "\nprice/M: of a million tokens of answers with their prompts, as serve --price has it"
 
     def table(plans: Sequence[ServingPlan], title: str, note: str) -> Table:
         return Table(columns, [_row(plan)[: len(columns)] for plan in plans], title, note, SPARE)

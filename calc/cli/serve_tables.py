@@ -16,6 +16,8 @@ from calc.spec.hardware import Device
 from calc.units import HOUR, binary, duration, four, speed
 
 MILLION = 1e6
+EQUAL = 0.01
+"""Of a throughput: ends of an interval that lie no further apart are told as one."""
 
 
 def record_of(
@@ -89,6 +91,7 @@ def _cost(report: Report, gpus: int, price: float) -> dict[str, float]:
         "per_hour": price * gpus,
         "per_million_input": second * report.reading / read * MILLION,
         "per_million_output": second * (1 - report.reading) / max(report.output, 1e-12) * MILLION,
+        "per_million_output_with_input": second / max(report.output, 1e-12) * MILLION,
         "per_million_total": second / max(report.total, 1e-12) * MILLION,
     }
 
@@ -168,6 +171,7 @@ def tables_of(services: Sequence[Service], found: Answer, record: Mapping[str, A
         ("cache", _held(record["cache"])),
         ("rests on", record["rests_on"]),
         ("time of a token", ", ".join(f"{name} {share:.0%}" for name, share in _longest(found.parts))),
+        *_summing(services[-1], found.parts),
         *_priced(record["cost"]),
         *(_interval_row(name, interval) for name, interval in record["interval"].items()),
     ]
@@ -215,18 +219,30 @@ def _held(cache: Mapping[str, Any]) -> str:
     return f"{cache['most_used']:.0%} used at most of {size}; {cache['hit_rate']:.0%} of prompts' tokens found in it"
 
 
+def _summing(service: Service, parts: Mapping[str, float]) -> list[tuple[str, str]]:
+    """What ranks talk over and what helps, where they do so for most of a token's time."""
+    device, layout = service.device, service.layout
+    if parts.get("communication", 0.0) <= 0.5 or layout.tp == 1 or not isinstance(device, Device):
+        return []
+    over = "their host, since they have no links of their own" if device.link_one_way is None else "their links"
+    return [("communication", f"sums of {layout.tp} ranks over {over}; a smaller --tp, or stages (--pp), send less")]
+
+
 def _interval_row(name: str, interval: Mapping[str, float]) -> tuple[str, str]:
     low, high = interval["low"], interval["high"]
-    shown = (
-        f"{speed(low)} to {speed(high)} tokens/s" if name == "throughput" else f"{duration(low)} to {duration(high)}"
-    )
+    shown = f"{duration(low)} to {duration(high)}"
+    if name == "throughput":
+        shown = f"{four(low)} to {four(high)} tokens/s"
+        if high < low * (1 + EQUAL):
+            shown = f"{speed(high)} tokens/s, as much as is asked for"
     return f"{interval['level']:.0%} of mean {name}", shown
 
 
 def _priced(cost: Mapping[str, float] | None) -> list[tuple[str, str]]:
     if cost is None:
         return []
-    return [("cost of a million", f"input {cost['per_million_input']:.3g}, output {cost['per_million_output']:.3g}")]
+    apart = f"input {cost['per_million_input']:.3g}, output {cost['per_million_output']:.3g}"
+    return [("cost of a million", f"{apart}; output with its input {cost['per_million_output_with_input']:.3g}")]
 
 
 def _rests_on(service: Service) -> str:

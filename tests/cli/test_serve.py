@@ -333,6 +333,26 @@ def test_bursts_are_of_a_rate(run: Run) -> None:
     assert (code, err) == (2, f"error: {said}\n")
 
 
+def test_what_bounds_throughput_is_said(run: Run) -> None:
+    """A rate that is answered with room to spare leaves no interval; one near capacity does."""
+    words = ("llama-3-8b", "--gpu", "h100-sxm", "--input", "1024", "--output", "256", "--requests", "200")
+    assert " tokens/s, as much as is asked for" in run(*words, "--rate", "0.04")[1]
+    assert " tokens/s, as much as is asked for" not in run(*words, "--rate", "15")[1]
+
+
+def test_ranks_that_wait_for_each_other_say_over_what_and_what_helps(run: Run) -> None:
+    words = ("llama-3-70b", "--dtype", "fp8", *CLOSED, "--gpus", "8")
+    slow = " ".join(run(*words, "--gpu", "l40s")[1].split())
+    assert "sums of 8 ranks over their host, since they have no links of their own; a smaller --tp, or stages" in slow
+    assert "sums of 8 ranks" not in run(*words, "--gpu", "h100-sxm")[1]
+
+
+def test_a_price_is_told_as_a_plan_tells_it(run: Run) -> None:
+    cost = json.loads(run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED, "--price", "2/h", "--json")[1])["cost"]
+    with_input = cost["per_million_output"] + cost["per_million_input"] * 512 / 128
+    assert cost["per_million_output_with_input"] == pytest.approx(with_input, rel=0.05)
+
+
 @pytest.mark.parametrize("option", ["--concurrency", "--requests"])
 def test_more_than_a_simulation_takes_is_refused(run: Run, option: str) -> None:
     code, out, err = run("llama-3-8b", "--gpu", "h100-sxm", *CLOSED, option, str(2**40))

@@ -403,6 +403,8 @@ def test_users_are_as_many_as_still_meet_it() -> None:
     "words",
     [
         ("--slo", "tpot=20"),
+        ("--slo", "ttft=1us"),
+        ("--gpus", "8..1"),
         ("--slo", "tpot=0ms"),
         ("--slo", "tpot=5ms,tpot=9ms"),
         ("--slo", "tpot=5ms", "--output", "1"),
@@ -430,6 +432,8 @@ def test_a_column_of_prices_stands_where_there_are_some(run: Run) -> None:
     assert "most tokens a GPU\n" in plain
     _, priced, _ = run(*words, "--price", "2/h")
     assert priced.count("price/M") == 3
+    assert "tok/s/user, which is 1 / tpot" in plain
+    assert "price/M: of a million tokens of answers with their prompts, as serve --price has it" in priced
     assert "the cheapest\n" in priced
     _, asked, _ = run(*words, "--slo", "tpot=50ms")
     assert "most tokens a GPU that meets the SLO, every request simulated\n" in asked
