@@ -11,7 +11,10 @@ from calc.spec.shipped import Shipped
 
 def unlike_checkpoint(spec: ModelSpec, dtypes: Sequence[str]) -> str | None:
     """What to say of a model whose packed checkpoint is in none of the formats that were asked for; None where it is
-    in one, is not packed, or GGUF is asked for, which is made of any. Errors: Refused for formats that are not known."""
+    in one, is not packed, or GGUF is asked for, which is made of any.
+
+    Errors: Refused for formats that are not known.
+    """
     if spec.shipped is None or any(served_format(name).gguf for name in dtypes):
         return None
     own = published_format(spec.shipped)

@@ -71,10 +71,13 @@ class Rank:
 
     @property
     def held(self) -> float:
-        """Bytes of weights on one GPU; a stage of a pipeline has its share."""
+        """Bytes of weights on one GPU. A stage of a pipeline has its share of the layers; the first has the token table
+        and towers besides, the last the head, and of these the one that has more counts."""
         experts = self.expert_bytes * self.local
         layers = self.dense_bytes + self.wide_bytes + experts - self.shared
-        return layers / self.pp + self.head_bytes + self.tables + self.towers
+        first = self.tables + self.towers
+        ends = first + self.head_bytes if self.pp == 1 else max(first, self.head_bytes)
+        return layers / self.pp + ends
 
 
 def rank_of(work: Work, layout: Layout, form: Format, cache: str, vocabulary: float = 0.0) -> Rank:

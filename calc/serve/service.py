@@ -82,9 +82,10 @@ class Service:
         return replace(made, towers=0.0) if self.engine.towers_apart else made
 
     def _table(self) -> float:
-        """Elements of a token table that is not the head's too: it is held, and hardly read."""
+        """Elements of a token table that is not the head's too: it is held, and hardly read, or is not the GPU's."""
         tied = getattr(self.spec.head, "tied", False)
-        return 0.0 if tied or not self.spec.reads_tokens else float(table_elements(self.spec))
+        apart = self.engine.table_on_host or tied
+        return 0.0 if apart or not self.spec.reads_tokens else float(table_elements(self.spec))
 
     @cached_property
     def rates(self) -> Rates:

@@ -62,6 +62,24 @@ def test_towers_stand_beside_the_text() -> None:
     assert service_of(spec, "h200", layout_of(spec), "llama.cpp", "q8_0").rank.towers == 0
 
 
+def test_stages_hold_the_table_or_the_head_besides_their_layers() -> None:
+    """And under llama.cpp, which leaves the table to the CPU, the head alone: 70B in q4_k_m on two RTX 4090."""
+    spec = calc.load_model("llama-3-70b")
+    table = 2 * 128_256 * 8192
+    for engine in ("vllm", "sglang"):
+        one, two = (service_of(spec, "h200", layout_of(spec, pp=pp), engine).rank.held for pp in (1, 2))
+        assert one - 2 * table == pytest.approx(2 * (two - table))
+        assert two < one / 2 + table
+    whole = float(calc.estimate(spec, "weights").value)
+    assert service_of(spec, "h200", layout_of(spec), "vllm").rank.held == pytest.approx(whole, rel=1e-3)
+    local = service_of(spec, "h200", layout_of(spec), "llama.cpp").rank
+    assert local.held == pytest.approx(whole - table, rel=1e-3)
+    usual = service_of(spec, "rtx-4090", layout_of(spec, pp=2), "llama.cpp", "q4_k_m")
+    layers, head = (whole - 2 * table) * 4.8 / 16, table * 6.5625 / 16
+    assert usual.rank.held == pytest.approx(layers / 2 + head, rel=1e-3)
+    assert usual.running(1024, 256) >= 1
+
+
 def test_ranks_divide_what_they_can() -> None:
     spec = calc.load_model("llama-3.1-8b")
     work = work_of(spec)

@@ -98,9 +98,9 @@ class Engine:
     its host works for sequences between steps; others schedule one step while the device runs another. experts_alike:
     whether experts are products like all others, and no kernels of their own. half_sums: whether products in 16 bits
     are summed in 16 bits. towers_apart: whether towers of pictures and sound are files of their own, loaded where it is
-    told to. unfitted: constants that its fit left out, so that what they stand for to others takes no seconds of its
-    own. allocation: None where it is not known to the byte. admission: None where whoever's prompt fits is let in.
-    runs: None where nobody has read it, and nothing is refused.
+    told to. table_on_host: whether the token table stays with the CPU. unfitted: constants that its fit left out, so
+    that what they stand for to others takes no seconds of its own. allocation: None where it is not known to the byte.
+    admission: None where whoever's prompt fits is let in. runs: None where nobody has read it, and nothing is refused.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Engine:
     experts_alike: bool = False
     half_sums: bool = False
     towers_apart: bool = False
+    table_on_host: bool = False
     unfitted: Collection[str] = ()
     allocation: Allocation | None = None
     admission: Admission | None = None
