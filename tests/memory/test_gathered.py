@@ -13,6 +13,7 @@ from calc.memory.sharding import stages
 from calc.memory.states import states
 from calc.memory.totals import memory_ranks
 from calc.spec.run import Run
+from calc.time import predict
 from tests.harness.ranks.started import torchrun
 from tests.memory.gathered import CASES, LAYERS, PIECES, SHARDS, STAGES, Case, Found
 
@@ -65,3 +66,20 @@ def test_a_pipeline_that_divides_layers_again_has_them_whole_between_micro_batch
     assert divided["forward"]["weights"] < whole["forward"]["weights"] == whole["next forward"]["weights"]
     assert divided["next forward"] == whole["next forward"]
     assert whole["next forward"]["activations"] < whole["forward"]["activations"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_are_gathered_as_often_as_torch_does(case: Case) -> None:
+    """Once a micro-batch under ZeRO-2, twice under ZeRO-3; in a pipeline once a step, or once more than there are
+    micro-batches. ZeRO-1 gathers what was updated once."""
+    sizes = ("dp", "pp", "zero", "micro_batches", "interleave", "schedule")
+    plan = {name: getattr(run_of(case), name) for name in sizes}
+    once = _gathering(plan | {"zero": 1})
+    assert _gathering(plan) == pytest.approx(seen()[case].gathered * once)
+
+
+def _gathering(plan: dict[str, Any]) -> float:
+    """Seconds of a step in which weights are gathered, hidden ones too."""
+    step = predict(LLAMA, "h100-sxm", phase="training", stack="fsdp2", cluster="dgx-h100", seq=512, **plan)
+    found = (row for row in step.kernels if (row.kernel.path, row.kernel.function) == ("data", "all_gather"))
+    return sum(row.seconds for row in found)

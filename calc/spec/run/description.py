@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import model_validator
 
 from calc.errors import Refused
-from calc.sizes import Size, is_exactly
+from calc.sizes import Size, at_least, is_exactly
 from calc.spec.fields import Graphs
 from calc.spec.load import Load
 from calc.spec.model import ModelSpec, check_model
@@ -146,6 +146,16 @@ class Run(Workload, Numerics, Training, Parallelism, Execution, Serving, Countin
         if self.mode != "training":
             return 3
         return 2 if self.precision.gathered is not None or (self.stack is not None and self.stack.fsdp) else 3
+
+    @property
+    def gathers_each_pass(self) -> tuple[Size, Size]:
+        """How often a micro-batch has weights gathered that ranks keep parts of, forward and back, each 0 or 1. What of
+        `weights_from` is missing there is gathered once a step: all of it by FSDP's ZeRO-2 in a pipeline, whose stages
+        stay gathered, and where torch.distributed.pipelining goes back, one pass forward. Its ZeRO-3 divides a stage
+        again behind every pass forward and none back, so that of m micro-batches in any order m + 1 passes gather."""
+        piped, back = at_least(self.pp, 2), at_least(self.zero, 3)
+        stays = piped if self.torch_pipeline else piped * (1 - back)
+        return at_least(self.zero, self.weights_from) * (1 - stays), back
 
     @property
     def torch_pipeline(self) -> bool:

@@ -116,10 +116,10 @@ class Parallelism(RunNode):
         """1 where ZeRO divides what its `stage` does, else 0; there is nothing to divide between one rank."""
         return at_least(self.zero, stage) * at_least(self.sharing, 2)
 
-    def divides_each_pass(self, stage: int) -> Size:
-        """1 where every pass ends with what ZeRO's `stage` does, else 0: a pipeline keeps gradients whole, and weights
-        gathered, from pass to pass."""
-        return at_least(self.zero, stage) * (1 - at_least(self.pp, 2))
+    @property
+    def reduces_each_pass(self) -> Size:
+        """1 where every pass divides its gradients, else 0: a pipeline keeps them whole from pass to pass."""
+        return at_least(self.zero, 2) * (1 - at_least(self.pp, 2))
 
     @property
     def expert_pieces(self) -> Size:

@@ -179,7 +179,7 @@ def stepped_parameters(run: Run, held: Held) -> Size:
 def accumulated_parameters(run: Run, held: Held) -> Size:
     """Parameters whose gradients a rank adds to those of earlier micro-batches: its part, where every pass ends by
     reducing them, all that it trains elsewhere."""
-    return _shard(run, held.trained, held.expert_trained, run.divides_each_pass(2))
+    return _shard(run, held.trained, held.expert_trained, run.reduces_each_pass)
 
 
 def _shard(run: Run, whole: Size, in_experts: Size, divides: Size) -> Size:

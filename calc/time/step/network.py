@@ -176,7 +176,8 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
     how = number_formats(run).recipe
     assert how is not None
     divides, groups = at_least(run.zero, 1), run.replicas() / run.sharing
-    reduces, gathers = run.divides_each_pass(2), run.divides_each_pass(3)
+    reduces, (forth, back) = run.reduces_each_pass, run.gathers_each_pass
+    parts = at_least(run.zero, run.weights_from)
     dense = (
         held.elements - held.expert_elements,
         held.trained - held.expert_trained,
@@ -188,7 +189,7 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
         stride = run.expert_pieces * run.ep if expert else run.tp
         gradients = trained * width_of(how.summed)
         width, its = width_of(how.gathered or how.weights), run.narrow_weights
-        # Before ZeRO-3 no rank lacks weights but those that another has just updated.
+        # Where ranks keep all weights, none lacks any but those that another has just updated.
         weights, updated = elements * width, trained * width
         if its is not None:
             weights = weights + narrow * (float(its.sent_each) - width)
@@ -197,10 +198,11 @@ def _data(run: Run, held: Held, links: Links) -> Iterator[Message]:
         ways: tuple[tuple[Collective, Size, Hidden, bool, Size], ...] = (
             ("all_reduce", gradients, "backward", True, at_least(ranks, 2) * (1 - divides)),
             ("reduce_scatter", gradients, "backward", True, several * (divides - reduces)),
-            ("all_gather", updated, "forward", True, several * (divides - gathers)),
+            ("all_gather", updated, "forward", True, several * (divides - parts)),
+            ("all_gather", weights, "forward", True, several * (parts - forth)),
             ("reduce_scatter", gradients, "backward", False, several * reduces),
-            ("all_gather", weights, "forward", False, several * gathers),
-            ("all_gather", weights, "backward", False, several * gathers),
+            ("all_gather", weights, "forward", False, several * forth),
+            ("all_gather", weights, "backward", False, several * back),
         )
         for op, size, behind, once, calls in ways:
             among = ranks if op == "all_reduce" else sharers
