@@ -24,6 +24,7 @@ from calc.serve.saturation import overloaded_of
 from calc.serve.service import Service, service_of
 from calc.serve.workload import Workload, closed_count, closed_loop, open_loop, read_trace
 from calc.spec import ModelSpec
+from calc.spec.hardware import Device
 from calc.units import parse_price
 
 OPEN_REQUESTS, MOST_REQUESTS = 1000, 100_000
@@ -33,6 +34,13 @@ BURSTIEST = 0.001
 APART = ("prefill", "decode")
 TOGETHER = ("tp", "pp", "ep", "moe_tp", "attention_dp")
 """How a server that both reads prompts and makes answers is laid out."""
+
+WIRED = (
+    "macOS lets a GPU have 74 to 84 % of its memory unless sysctl iogpu.wired_limit_mb says more, "
+    "as is planned here: all that the engine may use"
+)
+"""11.84 of 16 GB on an M3 (github.com/AlexsJones/llmfit/pull/754), 107.5 of 128 GiB on an M5 Max and another
+(github.com/antirez/ds4/pull/893), read 2026-11-29; Metal calls it recommendedMaxWorkingSetSize."""
 
 IDLE = {
     "trace": ("input_", "output", "spread", "burstiness", "seed"),
@@ -144,6 +152,8 @@ def serve(model: ModelSpec, fmt: str, **given: Any) -> int:
     _warn_of_lengths(model, workload, given)
     if unlike := unlike_checkpoint(model, [given["dtype"]]):
         note(model, unlike)
+    if isinstance(service.device, Device) and service.device.vendor == "Apple":
+        remark(WIRED)
     record = record_of(found, service, decode, workload, given, price)
     emit([record], tables_of([service, *([decode] if decode else [])], found, record), fmt)
     return _status(found)

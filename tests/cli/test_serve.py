@@ -333,6 +333,14 @@ def test_bursts_are_of_a_rate(run: Run) -> None:
     assert (code, err) == (2, f"error: {said}\n")
 
 
+@pytest.mark.parametrize(("gpu", "noted"), [("m2-ultra", True), ("rtx-4090", False)])
+def test_memory_that_macos_keeps_is_noted(run: Run, gpu: str, noted: bool) -> None:
+    err = run(
+        "llama-3-8b", "--gpu", gpu, "--engine", "llama.cpp", "--dtype", "q8_0", *CLOSED[:4], "--concurrency", "1"
+    )[2]
+    assert ("iogpu.wired_limit_mb" in err) == noted
+
+
 def test_what_bounds_throughput_is_said(run: Run) -> None:
     """A rate that is answered with room to spare leaves no interval; one near capacity does."""
     words = ("llama-3-8b", "--gpu", "h100-sxm", "--input", "1024", "--output", "256", "--requests", "200")
