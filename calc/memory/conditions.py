@@ -99,6 +99,7 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
     if not is_exactly(run.pp, 1) or not is_exactly(run.interleave, 1):
         yield from _pieces(spec, run)
     yield from _deepspeed(run)
+    yield from _megatron(run)
     if run.schedule == "dualpipe":
         yield from of_dualpipe(run.pp, run.micro_batches)
     yield from of_layers(spec, run)
@@ -234,6 +235,15 @@ def _deepspeed(run: Run) -> Iterator[Condition]:
         expected = "1 in a pipeline under --stack deepspeed"
         yield Condition("zero", expected, run.zero, at_most, several, run.zero)
         yield Condition("zero", expected, run.zero, at_most, run.zero, 3 - 2 * several)
+
+
+def _megatron(run: Run) -> Iterator[Condition]:
+    """Of Megatron-FSDP, whose guide names tensor, expert and context parallelism alone (core_r0.13, custom_fsdp.md);
+    Megatron-Bridge's names pipelines too, as untested. Neither says when their stages are gathered."""
+    if run.mode != "training" or run.stack is None or run.stack.gradient_copy != "beside" or is_exactly(run.pp, 1):
+        return
+    expected = f"0 or 1 in a pipeline under --stack {run.stack.name}, whose FSDP is not described there"
+    yield Condition("zero", expected, run.zero, at_most, run.zero, 3 - 2 * at_least(run.pp, 2))
 
 
 def _whole_parts(name: str, tokens: Size, cp: Size) -> Condition:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import calc
+from calc.errors import Refused
 from calc.memory.sharding import stages
 from calc.memory.states import states
 from calc.memory.totals import memory_ranks
 from calc.spec.run import Run
 from calc.time import predict
+from calc.time.step.plans import step_times
 from tests.harness.ranks.started import torchrun
 from tests.memory.gathered import CASES, LAYERS, PIECES, SHARDS, STAGES, Case, Found
 
@@ -83,3 +85,13 @@ def _gathering(plan: dict[str, Any]) -> float:
     step = predict(LLAMA, "h100-sxm", phase="training", stack="fsdp2", cluster="dgx-h100", seq=512, **plan)
     found = (row for row in step.kernels if (row.kernel.path, row.kernel.function) == ("data", "all_gather"))
     return sum(row.seconds for row in found)
+
+
+@pytest.mark.parametrize("stack", ["megatron-core", "megatron-core-0.18", "megatron-lm"])
+def test_no_stage_of_a_pipeline_is_megatron_fsdps(stack: str) -> None:
+    """Refused of one plan with the way out, and among many those alone that have both."""
+    words: dict[str, Any] = {"phase": "training", "stack": stack, "cluster": "dgx-h100", "dp": 8, "seq": 512}
+    with pytest.raises(Refused, match="0 or 1 in a pipeline"):
+        predict(LLAMA, "h100-sxm", **words, pp=2, zero=3)
+    found = step_times(LLAMA, "h100-sxm", **words, pp=[1, 1, 2, 2], zero=[1, 3, 1, 3])
+    assert [seconds > 0 for seconds in found.seconds] == [True, True, True, False]
