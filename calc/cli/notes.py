@@ -11,6 +11,7 @@ from calc.blocks.build import vectors_of_pictures
 from calc.cli.run_options import given
 from calc.memory.optimizer_conditions import aware_anyway
 from calc.output.notes import note, remark
+from calc.plan.launchers import unlaunched as stack_refuses
 from calc.sizes import ceil_div
 from calc.spec import Frames, ModelSpec
 from calc.spec.run import Run
@@ -56,6 +57,13 @@ def idle(run: Run) -> None:
         remark("--offload-layers changes nothing without --offload activations")
     if run.precision_aware and (why := aware_anyway(run)):
         remark(f"--precision-aware changes nothing {why}")
+
+
+def unlaunched(run: Run, said: Collection[str]) -> None:
+    """A note on what was said and the stack cannot be told to do."""
+    for name, value in stack_refuses(run, said):
+        option, told = name.replace("_", "-"), value if isinstance(value, str | int) else ",".join(value)
+        remark(f"{run.stack.name} does not launch --{option} {told}: `plan` leaves it out (calc/data/launchers.toml)")
 
 
 def of_inputs(spec: ModelSpec, frames: int | None, uses: Collection[str] = Run.model_fields) -> None:

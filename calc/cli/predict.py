@@ -143,6 +143,8 @@ def predict(
     found = predicted(model, speed, run)
     run = found.run
     _warn(model, run)
+    if run.trains:
+        notes.unlaunched(run, [name for name, word in words.items() if word is not None])
     bars = waterfall(found, speed)
     ahead = _launched_ahead(model, speed, found)
     record = {

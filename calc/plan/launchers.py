@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from calc.errors import Refused
 from calc.reading.files import parse_toml, read_text
+from calc.spec.run import Run
 from calc.spec.stack import USUAL_STACK, stack_names
 
 LAUNCHERS = Path(__file__).parents[1] / "data" / "launchers.toml"
@@ -70,6 +71,18 @@ def launcher(name: str | None) -> Launcher:
     again = again and tuple(again)
     sets = tuple(tuple(names) for names in tables["modules"]["sets"] if set(names) <= set(again or ()))
     return Launcher(stack, source, recipes, only, stages, experts, modules, narrow, again, sets, ranks)
+
+
+def unlaunched(run: Run, said: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Of the fields that were said, those with values that the stack of a run does not launch, for which `plan` rules
+    it out (calc/plan/checks.py has columns of them); none without a stack, or of one that is not written down."""
+    if run.stack is None or run.stack.name not in _tables()["stacks"]:
+        return
+    known = launcher(run.stack.name)
+    for name in (*known.only, "recompute"):
+        alone = name == "zero" and run.sharing == 1
+        if name in said and not alone and not known.takes(name, getattr(run, name)):
+            yield name, getattr(run, name)
 
 
 @cache

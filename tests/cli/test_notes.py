@@ -212,3 +212,23 @@ def test_a_refusal_comes_without_notes(capsys: Capture, command: str) -> None:
     with pytest.raises(Refused):
         run(capsys, command)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("stack", "options", "named"),
+    [
+        ("megatron-core", "--zero 2", "--zero 2"),
+        ("megatron-core", "--pp 2 --schedule zero-bubble", "--schedule zero-bubble"),
+        ("megatron-core", "--checkpointing selective-op", "--checkpointing selective-op"),
+        ("torchtitan", "--tp 8 --checkpointing selective", "--checkpointing selective"),
+        ("megatron-core", "--zero 1 --checkpointing full", ""),
+        ("torchtitan", "", ""),
+    ],
+)
+def test_what_a_stack_does_not_launch_is_said(capsys: Capture, stack: str, options: str, named: str) -> None:
+    """By the rules by which plans leave it out, and of what was said alone; the step is told all the same."""
+    words = "predict llama-3-8b --phase training --cluster dgx-h100 --gpus 16 --seq 512"
+    out, err = run(capsys, f"{words} --stack {stack} {options}")
+    found = [line for line in err.splitlines() if "does not launch" in line]
+    assert out
+    assert [f"{stack} does not launch {named}: " in line for line in found] == [True] * bool(named)
