@@ -100,6 +100,8 @@ def conditions(spec: ModelSpec, run: Run) -> Iterator[Condition]:
         yield from _pieces(spec, run)
     yield from _deepspeed(run)
     yield from _megatron(run)
+    if run.schedule in ("zero-bubble", "dualpipe"):
+        yield Condition("interleave", f"1 under {run.schedule}", run.interleave, at_most, run.interleave, 1)
     if run.schedule == "dualpipe":
         yield from of_dualpipe(run.pp, run.micro_batches)
     yield from of_layers(spec, run)

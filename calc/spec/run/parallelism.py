@@ -104,8 +104,11 @@ class Parallelism(RunNode):
 
     @property
     def micro_batches_a_step(self) -> Size:
-        """Micro-batches of one step of training."""
-        return self.pp if self.micro_batches is None else self.micro_batches
+        """Micro-batches of one step of training; where nobody says it one a stage, and where DualPipe feeds both ends
+        of a pipeline two."""
+        if self.micro_batches is not None:
+            return self.micro_batches
+        return self.pp * (1 + at_least(self.pp, 2)) if self.schedule == "dualpipe" else self.pp
 
     @property
     def sharing(self) -> Size:

@@ -14,10 +14,7 @@ from calc.time.kernels.timing import LEVEL
 from calc.time.schedule.stage_times import StageTimes
 from calc.time.schedule.timeline import Timeline, timeline
 from calc.time.step.one_pass import PassSums, Question, passes
-from calc.time.step.step import places, stage_seconds, weighed
-
-WEIGHTS = 0.5
-"""Of going back, the part that makes weights' gradients: one of two products of equal work."""
+from calc.time.step.step import stage_seconds
 
 
 def timeline_of(spec: ModelSpec, speed: Speed, run: Run) -> Timeline:
@@ -33,18 +30,11 @@ def timeline_of(spec: ModelSpec, speed: Speed, run: Run) -> Timeline:
 def _times(question: Question, run: Run, one: PassSums, found: list[Stage]) -> Iterator[StageTimes]:
     for stage in found:
         each = stage_seconds(question, run, stage, one)
-        factors = places(question.spec, stage)
-        forward = max(weighed(one.device["forward"], factors), weighed(one.host["forward"], factors))
-        part = float(forward / each.computing) if each.computing else 1 / 3
         seconds = float(each.micro_batch.seconds)
-        ways = [float(way.seconds - way.hidden) for way in each.copies]
-        down, up = ways or (0.0, 0.0)
-        alone = seconds - down - up
-        back = alone * (1 - part) + up
         yield StageTimes(
-            forward=alone * part + down,
-            backward=back * (1 - WEIGHTS),
-            weights=back * WEIGHTS,
+            forward=float(each.forward),
+            backward=seconds - float(each.forward) - float(each.weights),
+            weights=float(each.weights),
             reduce=float(each.sent),
             optimizer=float(each.last - each.sent),
             copied=max((float(way.seconds) for way in each.copies), default=0.0),

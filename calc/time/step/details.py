@@ -41,9 +41,9 @@ from calc.time.step.step import (
 Timed = tuple[Kernel, Timing]
 
 
-def details(question: Question, run: Run, stage: Stage, one: Pass, others: float) -> Details:
+def details(question: Question, run: Run, stage: Stage, one: Pass, others: float, waits: float) -> Details:
     """The kernels of a step on one stage, with their seconds, and what follows from them. others: seconds of one
-    micro-batch on all other stages of a pipeline together.
+    micro-batch on all other stages of a pipeline together; waits: what the stage waits for these.
 
     Errors: Refused for a collective of which nothing is known.
     """
@@ -70,7 +70,7 @@ def details(question: Question, run: Run, stage: Stage, one: Pass, others: float
     launched = weighed(one.sums.launched, places(question.spec, stage))
     batch = MicroBatch(each, extra_seconds(question, run, total, launched))
     even = (batch.seconds + others) / run.pp / batch.seconds if batch.seconds else 1.0
-    step = step_of(question, run, batch, after, others)
+    step = step_of(question, run, batch, after, others, waits)
     found = _summed(question, run, step, parts, ends, sent)
     least = least_seconds(run, speed, one.sums, found.kernels, not question.within)
     return found._replace(interval=stopped(found.interval, step.seconds, least), even=even)

@@ -26,36 +26,40 @@ routers (docs/user-guide/features/cuda_graph.md)."""
 
 class KernelCost(NamedTuple):
     """What all calls of one kernel take: seconds of the device and of the host, and kernels that a host launches, none
-    where a graph does, and None where a stack runs it within another."""
+    where a graph does, and None where a stack runs it within another. weights: of the device's seconds, those of
+    products for weights' gradients."""
 
     stretch: str
     place: str
     device: float
     host: float
     launched: float | None
+    weights: float
 
 
 @dataclass(slots=True)
 class Totals:
     """What chains take together. device, host: seconds by stretch and place. launched: kernels that
-    hosts launch, by place."""
+    hosts launch, by place. weights: of the device's seconds, those of products for weights' gradients, by place."""
 
     device: dict[str, dict[str, float]] = field(default_factory=dict)
     host: dict[str, dict[str, float]] = field(default_factory=dict)
     launched: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
 
     def with_chains(self, chains: Iterable[Timed]) -> Totals:
         """The same and what some more chains take."""
         device, host = ({name: dict(places) for name, places in some.items()} for some in (self.device, self.host))
-        launched = dict(self.launched)
+        launched, weights = dict(self.launched), dict(self.weights)
         for chain in chains:
-            for stretch, place, seconds, of_host, launches in chain.costs:
+            for stretch, place, seconds, of_host, launches, put_off in chain.costs:
                 if launches is not None:
                     launched[place] = launched.get(place, 0.0) + launches
+                weights[place] = weights.get(place, 0.0) + put_off
                 places, beside = device.setdefault(stretch, {}), host.setdefault(stretch, {})
                 places[place] = places.get(place, 0.0) + seconds
                 beside[place] = beside.get(place, 0.0) + of_host
-        return Totals(device, host, launched)
+        return Totals(device, host, launched, weights)
 
 
 class Timed(NamedTuple):
@@ -71,7 +75,8 @@ def kernel_cost(speed: Speed, run: Run, kernel: Kernel, timing: Timing) -> Kerne
     joined = run.stack is not None and run.stack.joins and kernel.again
     launched = None if joined else kernel.calls * _launches(kernel, run)
     seconds = kernel.calls * (timing.seconds + gap)
-    return KernelCost(stretch_of(kernel.direction), kernel.place, seconds, kernel.calls * each, launched)
+    weights = seconds if kernel.use == "wgrad" and isinstance(kernel.shape, Matmul) and kernel.shape.weighed else 0.0
+    return KernelCost(stretch_of(kernel.direction), kernel.place, seconds, kernel.calls * each, launched, weights)
 
 
 def _launches(kernel: Kernel, run: Run) -> float:

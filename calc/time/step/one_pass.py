@@ -56,7 +56,8 @@ class PassSums:
     """What a pass takes by place; in every number a column where there are many passes.
 
     device, host: seconds by stretch (`calc.time.step.prediction`) and place. sent: of collectives between ops, by
-    which ranks they are between, and place. launched: kernels that hosts launch, by place.
+    which ranks they are between, and place. launched: kernels that hosts launch, by place. weights: of the device's
+    seconds, those of products for weights' gradients, by place.
     elements, trained: parameters of a rank: of one layer of each group, of the first and of the last stage of several
     (`front`, `end`), of one that is both (`both`), and what every stage has (`all`). narrow: those in matrices with
     narrow copies. expert_elements, expert_trained, expert_narrow: those of them in experts that are spread over ranks.
@@ -68,6 +69,7 @@ class PassSums:
     host: Mapping[str, Sums]
     sent: Mapping[str, Sums]
     launched: Sums
+    weights: Sums
     elements: Sums
     trained: Sums
     expert_elements: Sums
@@ -142,7 +144,7 @@ def _sums(question: Question, run: Run, timed: TimedPass) -> PassSums:
     counted = model_flops(question.spec, run) if not question.within and run.phase != "decode" else (0.0, NOT_COUNTED)
     moved = 0.0 if question.within else moved_bytes(question.spec, run)
     flops, counting = counted
-    return PassSums(totals.device, totals.host, sent, totals.launched, *held, flops, counting, moved)
+    return PassSums(totals.device, totals.host, sent, totals.launched, totals.weights, *held, flops, counting, moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,7 @@ def _joined(sums: Sequence[PassSums], which: Column) -> PassSums:
         by_stretch([each.host for each in sums]),
         by_stretch([each.sent for each in sums]),
         by_place([each.launched for each in sums]),
+        by_place([each.weights for each in sums]),
         by_place([each.elements for each in sums]),
         by_place([each.trained for each in sums]),
         by_place([each.expert_elements for each in sums]),

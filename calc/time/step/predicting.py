@@ -55,10 +55,10 @@ def predict(
         raise Refused("within", "a path of the tree", within or "nothing that runs")
     columns, _ = stage_columns(spec, run)
     step = step_columns(question, run, columns, one.sums, [0])
-    found, others = (each + 0 * columns.first for each in (step.seconds, step.others))
+    found, others, waits = (each + 0 * columns.first for each in (step.seconds, step.others, step.bubble))
     slowest = int(found.argmax())
     stage, seconds = _stage(columns, slowest), float(found[slowest])
-    known = question, run, stage, one, float(others[slowest])
+    known = question, run, stage, one, float(others[slowest]), float(waits[slowest])
     if not math.isfinite(seconds):
         details(*known)
     return _prediction_of(question, run, one, seconds, lambda: details(*known))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from calc.memory.sharding import Stage
@@ -17,6 +17,7 @@ from calc.time.kernels.launching import launching
 from calc.time.kernels.timing import column_seconds
 from calc.time.models.residual import Column
 from calc.time.step.activations_on_host import Crossing, crossings
+from calc.time.step.bubble import Work, bubble
 from calc.time.step.extra_kernels import stepped_parameters, update
 from calc.time.step.network import Held, Hidden, Message, between_ranks, hides
 from calc.time.step.offloaded import offloaded_seconds
@@ -47,31 +48,15 @@ class MicroBatch(NamedTuple):
         return self.plain + self.extra
 
 
-def step_of(question: Question, run: Run, each: MicroBatch, last: Size, others: Size) -> Step:
-    """A step of which one micro-batch takes `each` on a stage and `others` seconds on all other stages together, and
-    what follows them all `last`."""
+def step_of(question: Question, run: Run, each: MicroBatch, last: Size, others: Size, waits: Size) -> Step:
+    """A step of which one micro-batch takes `each` on a stage and `others` seconds on all other stages together, for
+    which it waits `waits`, and what follows them all `last`."""
     whole = run.trains and not question.within
     launch = question.speed.launch
     fixed = launch.step if launch and whole else 0.0
-    bubble = bubble_part(run) * others
     passes = run.passes_a_step
-    seconds = passes * each.seconds + bubble + last + fixed
-    return Step(seconds, bubble, fixed, passes * each.extra, others)
-
-
-def bubble_part(run: Run) -> Size:
-    """Of one micro-batch's seconds on all other stages, what a stage waits for in a step.
-
-    One forward and one back, or all forward first: the whole of it, and a part where stages hold several pieces
-    (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). Zero-bubble schedules put the products for weights'
-    gradients, a third of the work, where stages would wait (Qi et al. 2023, arXiv:2401.10241, section 2: ZB-H1);
-    DualPipe feeds the pipeline from both ends (DeepSeek-V3, arXiv:2412.19437, table 2, with F = B / 2 = W).
-    """
-    if run.schedule == "zero-bubble":
-        return 1 / 3
-    if run.schedule == "dualpipe":
-        return maximum(run.pp / 2 - 1, 0) * (2 / 3) / maximum(run.pp - 1, 1)
-    return 1 / run.interleave
+    seconds = passes * each.seconds + waits + last + fixed
+    return Step(seconds, waits, fixed, passes * each.extra, others)
 
 
 def extra_seconds(question: Question, run: Run, computing: Size, launched: Size) -> Size:
@@ -88,14 +73,22 @@ def extra_seconds(question: Question, run: Run, computing: Size, launched: Size)
 
 
 class StageSeconds(NamedTuple):
-    """What a stage takes. computing: of one micro-batch, its kernels alone. last: what follows all micro-batches.
-    sent: of `last`, messages that nothing hides. copies: of activations to the host and back, of a micro-batch."""
+    """What a stage takes. computing: of one micro-batch, its kernels alone. forward, weights: of one micro-batch, what
+    goes forward, and products for weights' gradients. last: what follows all micro-batches. sent: of `last`, messages
+    that nothing hides. copies: of activations to the host and back, of a micro-batch."""
 
     micro_batch: MicroBatch
     computing: Size
+    forward: Size
+    weights: Size
     last: Size
     sent: Size = 0.0
     copies: tuple[Crossing, ...] = ()
+
+    @property
+    def work(self) -> Work:
+        """What one micro-batch takes."""
+        return Work(self.micro_batch.seconds, self.forward, self.weights)
 
 
 def step_columns(question: Question, run: Run, stage: Stage, one: PassSums, starts: Column) -> Step:
@@ -108,10 +101,14 @@ def step_columns(question: Question, run: Run, stage: Stage, one: PassSums, star
 
     found = stage_seconds(question, run, stage, one)
     batch = found.micro_batch
-    counted = np.asarray(stage.count * batch.seconds + 0.0 * stage.first, dtype=float)
-    filled = np.add.reduceat(counted, starts)
-    others = np.repeat(filled, np.diff(np.append(starts, len(counted)))) - batch.seconds
-    return step_of(question, run, batch, found.last, others)
+    kinds = np.diff(np.append(starts, len(stage.count)))
+
+    def of_pipeline(seconds: Size) -> Column:
+        return np.repeat(np.add.reduceat(np.asarray(seconds + 0.0 * stage.first, dtype=float), starts), kinds)
+
+    others = Work(*(of_pipeline(stage.count * each) - each for each in found.work))
+    waits = bubble(run, found.work, others, of_pipeline(stage.first * found.weights))
+    return step_of(question, run, batch, found.last, others.seconds, waits)
 
 
 def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> StageSeconds:
@@ -143,8 +140,22 @@ def stage_seconds(question: Question, run: Run, stage: Stage, one: PassSums) -> 
         ]
         for message, seconds, own in hidden(run, stage, left, messages, question.speed.device):
             each, sent = (each, sent + seconds - own) if message.once else (each + seconds - own, sent)
-    extra = extra_seconds(question, run, total, weighed(one.launched, factors))
-    return StageSeconds(MicroBatch(each, extra), total, last + sent, sent, copies)
+    batch = MicroBatch(each, extra_seconds(question, run, total, weighed(one.launched, factors)))
+    return StageSeconds(batch, total, *_parts(batch, computing, one, factors, copies), last + sent, sent, copies)
+
+
+def _parts(
+    batch: MicroBatch, computing: Sums, one: PassSums, factors: Mapping[str, Size], copies: Sequence[Crossing]
+) -> tuple[Size, Size]:
+    """Of a micro-batch on a stage, what goes forward, and products for weights' gradients: in proportion to computing,
+    but that these wait for no messages, and copies to the host go down with forward alone."""
+    total = maximum(sum(computing.values()), 1e-30)
+    down, *_ = [way.seconds - way.hidden for way in copies] or [0.0]
+    alone = batch.seconds - sum(way.seconds - way.hidden for way in copies)
+    forward = computing.get("forward", 0.0) / total * alone + down
+    back = maximum(weighed(one.device.get("backward", {}), factors), 1e-30)
+    weights = weighed(one.weights, factors) / back * computing.get("backward", 0.0)
+    return forward, weights * (1 + batch.extra / total)
 
 
 def updates(question: Question, run: Run) -> bool:
