@@ -6,13 +6,15 @@ from typing import Any, Literal, get_args
 
 from calc.errors import Refused
 from calc.plan.question import Question
+from calc.time.economics import failures
 
 Objective = Literal["time", "cost", "energy"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 def weight_of(question: Question, objective: Objective, gpus: Any) -> Any:
-    """What a second of a step on so many GPUs weighs: 1, its price, or joules at the boards' limits of power.
+    """What a second of a step on so many GPUs weighs: 1, its price, or joules at the boards' limits of power times
+    the data centre's PUE, as in the energy of a whole run.
 
     Errors: Refused for cost without a price, and for energy of a device whose power is not known.
     """
@@ -28,4 +30,4 @@ def weight_of(question: Question, objective: Objective, gpus: Any) -> Any:
         raise Refused(
             "--objective", f"one other than energy: the power of {question.device.name} is not known", objective
         )
-    return gpus * float(question.device.power.value)
+    return gpus * float(question.device.power.value) * float(failures()["power"]["pue"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from calc.time.economics import failures
 from tests.cli.test_commands import Run, run
 from tests.reference import folder
 
@@ -449,10 +450,12 @@ def test_misspelt_flags_of_a_launch_file_are_told(run: Run, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("objective", "column"), [("cost", "step cost"), ("energy", "step kWh")])
 def test_what_is_minimised_has_a_column(run: Run, objective: str, column: str) -> None:
-    """8 GPUs at 2 an hour; at 700 W each."""
+    """8 GPUs at 2 an hour; at 700 W each, with the data centre's PUE: a step's part of what the whole run takes."""
     asked = (*SMALL, "--top", "2", "--price", "2/h", "--objective", objective)
-    (each, _) = records(run("plan", *asked, "--json")[1])
-    worth = each["seconds"] / 3600 * 8 * (2 if objective == "cost" else 0.7)
+    (each, _) = records(run("plan", *asked, "--tokens", "2T", "--json")[1])
+    worth = each["seconds"] / 3600 * 8 * (2 if objective == "cost" else 0.7 * failures()["power"]["pue"])
+    whole = each["money" if objective == "cost" else "energy_kwh"]
+    assert whole / each["gpu_hours"] == pytest.approx(worth / (each["seconds"] / 3600 * 8))
     _, out, _ = run("plan", *asked)
     (header,) = (line for line in out.splitlines() if line.rstrip().endswith(column))
     first = out.splitlines()[out.splitlines().index(header) + 1]
