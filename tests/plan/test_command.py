@@ -448,6 +448,22 @@ def test_misspelt_flags_of_a_launch_file_are_told(run: Run, tmp_path: Path) -> N
     assert line.endswith(", --train-iters")
 
 
+def test_both_spellings_of_torchruns_options_are_read(run: Run, tmp_path: Path) -> None:
+    """And GPUs of the command line that a file contradicts are named."""
+    flags = "--tensor-model-parallel-size 1 --use-distributed-optimizer --bf16 --micro-batch-size 1"
+    told = {}
+    for spelled in ("--nproc-per-node", "--nproc_per_node"):
+        file = tmp_path / "train.sh"
+        file.write_text(f"torchrun --nnodes 1 {spelled} 4 pretrain_gpt.py {flags}")
+        asked = [word for word in SMALL if word not in ("--stack", "fsdp2")]
+        status, out, err = run("plan", *asked, "--as", "megatron-core", "--from", str(file))
+        assert status == 0
+        assert "not read" not in err
+        assert "note: --gpus asks for 8, not the 4 of the file" in err
+        told[spelled] = out
+    assert len(set(told.values())) == 1
+
+
 @pytest.mark.parametrize(("objective", "column"), [("cost", "step cost"), ("energy", "step kWh")])
 def test_what_is_minimised_has_a_column(run: Run, objective: str, column: str) -> None:
     """8 GPUs at 2 an hour; at 700 W each, with the data centre's PUE: a step's part of what the whole run takes."""

@@ -9,6 +9,10 @@ from typing import Any
 from calc.errors import Refused
 from calc.plan.export.launch import Launch
 
+OF_TORCHRUN = ("--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint")
+UNDERSCORED = {f"--{name[2:].replace('-', '_')}": name for name in OF_TORCHRUN}
+"""torchrun takes both spellings of its options (torch/distributed/run.py)."""
+
 
 def torchrun(launch: Launch, program: str) -> str:
     """The beginning of a command on every machine."""
@@ -46,7 +50,7 @@ def options_of(text: str, where: str, known: Collection[str]) -> dict[str, str]:
             continue
         name, equals, value = word.partition("=")
         after = words[place + 1] if place + 1 < len(words) else "--"
-        found[name] = value if equals else "" if after.startswith("--") else after
+        found[UNDERSCORED.get(name, name)] = value if equals else "" if after.startswith("--") else after
     if not found.keys() & set(known):
         raise Refused(where, f"options, {next(iter(known))} among them", text[:40])
     return found
