@@ -258,7 +258,7 @@ REFUSED = [
     ),
     (("--loss-chunks", "513"), "loss_chunks: expected at most the 512 tokens of a step"),
     (("--execution", "megatron", "--recipe", "fp8"), "recipe: expected inputs of matrices in 16 bits"),
-    (("--dropout", "nan"), "dropout: expected a probability"),
+    (("--dropout", "nan"), "--dropout: expected a finite number, found nan"),
     (("--dtype", "fp16"), "--dtype: expected in training a recipe"),
     (("--dtype", "int4:g128"), "--dtype: expected in training a recipe"),
     (("--dtype", "bf16", "--recipe", "bf16"), "--dtype: expected --dtype or --recipe"),

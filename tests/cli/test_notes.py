@@ -76,7 +76,7 @@ def parsed(capsys: Capture, command: str) -> list[dict[str, Any]]:
             "gpt2: --input + --output = 1025 is past the 1024 tokens it is made for",
         ),
         (
-            "plan gpt2 --serve --on h100-sxm --gpus 1 --input 1000 --output 25",
+            "plan gpt2 --serve --on h100-sxm --gpus 1 --slo tpot=1s --input 1000 --output 25",
             "gpt2: --input + --output = 1025 is past the 1024 tokens it is made for",
         ),
         ("explain gpt2 traffic.forward --execution fused", "--execution fused is called --execution compiled now"),
