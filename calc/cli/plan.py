@@ -86,7 +86,7 @@ def plan(model: ModelSpec, **given: Any) -> None:
     plan_words.refuse_contradictions(given)
     source: str | None = given["source"]
     read = None if source is None else plan_file.read_launch(tool(given["written"]), source)
-    questions = _questions(model, given if read is None else plan_file.with_file(given, read))
+    questions = _questions(model, given if read is None else plan_file.with_file(model, given, read))
     if given["every"] and workers.keep is None:
         raise Refused("--every", "--keep beside it, the folder for them", "none")
     if given["grid"] is not None:

@@ -16,6 +16,7 @@ from calc.plan.existing import OF_ALL
 from calc.plan.export.launch import LONGEST, Read, Tool
 from calc.plan.export.settings import meant
 from calc.reading.files import read_text
+from calc.spec import ModelSpec
 
 
 def read_launch(tool: Tool, source: str) -> Read:
@@ -30,9 +31,13 @@ def read_launch(tool: Tool, source: str) -> Read:
     return read
 
 
-def with_file(given: Mapping[str, Any], read: Read) -> dict[str, Any]:
+def with_file(spec: ModelSpec, given: Mapping[str, Any], read: Read) -> dict[str, Any]:
     """What is said on the command line, with a file's GPUs, length and batch where it leaves them open, and notes where
-    both say them and differ. Errors: Refused for GPUs and a batch that neither says."""
+    both say them and differ. Errors: Refused for GPUs and a batch that neither says, and for the file of another
+    model."""
+    for what, own, in_file in (("layers", spec.n_layers, read.n_layers), ("wide", spec.d_model, read.width)):
+        if in_file not in (None, own):
+            raise Refused("--from", f"a file that trains {spec.name}, {own:,} {what}", f"{in_file:,}")
     words = dict(given["words"])
     length = read.words.get("seq")
     if said("seq"):

@@ -477,3 +477,23 @@ def test_what_is_minimised_has_a_column(run: Run, objective: str, column: str) -
     first = out.splitlines()[out.splitlines().index(header) + 1]
     assert float(first.split()[-1]) == pytest.approx(worth, rel=1e-3)
     assert column not in run("plan", *SMALL, "--top", "2")[1]
+
+
+@pytest.mark.parametrize(
+    ("tool", "written"),
+    [
+        ("megatron-core", "torchrun --nproc-per-node 8 pretrain_gpt.py --bf16 {flag} 1 --{layers} {n} --{width} {d}"),
+        ("nemo", "{flag}=1\nmodel.config.{layers}={n}\nmodel.config.{width}={d}"),
+    ],
+)
+@pytest.mark.parametrize(("n", "d", "told"), [(24, 768, "12 layers, found 24"), (12, 1024, "768 wide, found 1,024")])
+def test_the_file_of_another_model_is_refused(
+    run: Run, tmp_path: Path, tool: str, written: str, n: int, d: int, told: str
+) -> None:
+    names = {"layers": "num-layers", "width": "hidden-size", "flag": "--tensor-model-parallel-size"}
+    if tool == "nemo":
+        names = {"layers": "num_layers", "width": "hidden_size", "flag": "trainer.strategy.tensor_model_parallel_size"}
+    file = tmp_path / "launch"
+    file.write_text(written.format(n=n, d=d, **names))
+    asked = ("plan", "gpt2", "--cluster", "dgx-h100", "--as", tool, "--from", str(file))
+    assert run(*asked)[::2] == (2, f"error: --from: expected a file that trains gpt2, {told}\n")

@@ -57,7 +57,7 @@ class Read(NamedTuple):
     unread: its settings that no plan has. division: of layers among stages, where it speaks of stages. checkpointed:
     layers of a piece that are, where the file says so many. waiting: layers whose activations wait on the host, where
     the file says so many. each: sequences of a data-parallel rank in a step, where the file says so many and there are
-    no other ranks."""
+    no other ranks. n_layers, width: of the model that it trains, where it says them."""
 
     words: Mapping[str, Any]
     sequences: int | None
@@ -67,6 +67,8 @@ class Read(NamedTuple):
     checkpointed: int | None = None
     waiting: int | None = None
     each: int | None = None
+    n_layers: int | None = None
+    width: int | None = None
 
 
 class Tool(NamedTuple):

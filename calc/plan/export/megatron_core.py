@@ -51,6 +51,8 @@ WORDS = PlanWords(
     global_batch="--global-batch-size",
     nodes="--nnodes",
     per_node="--nproc-per-node",
+    n_layers="--num-layers",
+    width="--hidden-size",
     off="none",
     not_described={
         "--fine-grained-activation-offloading": "what it keeps on the host",

@@ -32,6 +32,8 @@ class PlanWords(NamedTuple):
     global_batch: str
     nodes: str
     per_node: str
+    n_layers: str
+    width: str
     off: str
     not_described: Mapping[str, str]
 
@@ -81,5 +83,7 @@ def read_plan(
         sequences=whole(found, names.global_batch, where),
         gpus=gpus_of(found, names.nodes, names.per_node, where),
         unread=unread_dispatcher(found, names.dispatcher, where),
+        n_layers=whole(found, names.n_layers, where),
+        width=whole(found, names.width, where),
         checkpointed=checkpointed(found, names.method, names.layers, where) if full else None,
     )

@@ -54,6 +54,8 @@ WORDS = PlanWords(
     global_batch="data.global_batch_size",
     nodes="trainer.num_nodes",
     per_node="trainer.devices",
+    n_layers="model.config.num_layers",
+    width="model.config.hidden_size",
     off="False",
     not_described={
         "model.config.cpu_offloading": "what it keeps on the host",
