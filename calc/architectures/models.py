@@ -47,8 +47,9 @@ def preset_reconstructed(name: str) -> str | None:
 def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers") -> ModelSpec:
     """The description that `reference` names.
 
-    reference: a preset's name; a path ending in .json or .toml; `-` for a config.json on standard input; or OWNER/NAME
-        on the Hugging Face Hub (needs the `hub` extra and a network). A preset wins over a path, a path over a Hub id.
+    reference: a preset's name; a path ending in .json or .toml, or to a folder with a config.json; `-` for one on
+        standard input; or OWNER/NAME on the Hugging Face Hub (needs the `hub` extra and a network). A preset wins over
+        a path, a path over a Hub id.
     tying: `checkpoint` reads a T5-like head as the config and the checkpoint have it, where transformers 5 ties it.
     Errors: Refused where nothing is found or what is found cannot be read exactly; ConnectionError where the Hub does
         not answer.
@@ -59,8 +60,7 @@ def load_model(reference: str | os.PathLike[str], tying: Tying = "transformers")
         return from_config(raw, "stdin", tying)
     if re.fullmatch(r"[\w.-]{1,80}", text) and (PRESETS / f"{text.lower()}.toml").is_file():
         return _preset(text.lower(), tying)
-    path = Path(text)
-    if text and (path.suffix in (".json", ".toml") or _exists(path)):
+    if (path := _file_of(text)) is not None:
         return _from_file(path, tying)
     if HUB_ID.fullmatch(text) and not text.startswith((".", "-")):
         return _from_hub(text, tying)
@@ -83,7 +83,7 @@ def config_of(reference: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
         raw, name = parse_json(read_stream(sys.stdin.buffer, "standard input"), "standard input"), "stdin"
     elif re.fullmatch(r"[\w.-]{1,80}", text) and (PRESETS / f"{text.lower()}.toml").is_file():
         raw, name = parse_toml(read_text(PRESETS / f"{text.lower()}.toml"), text).get("config"), text.lower()
-    elif text and ((path := Path(text)).suffix in (".json", ".toml") or _exists(path)):
+    elif (path := _file_of(text)) is not None:
         table = parse_toml(read_text(path), text) if path.suffix == ".toml" else None
         raw = parse_json(read_text(path), text) if table is None else table.get("config")
         name = _name_of(path)
@@ -170,11 +170,15 @@ def _name_of(path: Path) -> str:
     return printable(Path(os.path.abspath(path)).parent.name if path.stem == "config" else path.stem) or "model"
 
 
-def _exists(path: Path) -> bool:
+def _file_of(text: str) -> Path | None:
+    """The file that a path names, of a folder its config.json; None where it names none."""
+    path = Path(text)
     try:
-        return path.exists()
+        if text and path.is_dir():
+            return path / "config.json"
+        return path if text and (path.suffix in (".json", ".toml") or path.exists()) else None
     except (OSError, ValueError):
-        return False
+        return path if path.suffix in (".json", ".toml") else None
 
 
 def _from_hub(reference: str, tying: Tying) -> ModelSpec:

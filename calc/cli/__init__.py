@@ -92,8 +92,8 @@ class _Commands(click.Group):
 def cli() -> None:
     """What a transformer costs: parameters, FLOPs and KV cache, exactly, with the formula behind every number.
 
-    MODEL is a preset (see `models`), a path to a Hugging Face config.json or to a TOML description, or, with the hub
-    extra, a Hub id. Results go to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 refused,
+    MODEL is a preset (see `models`), a path to a Hugging Face config.json, to its folder or to a TOML description, or,
+    with the hub extra, a Hub id. Results go to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 refused,
     130 interrupted.
 
     \b

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
-from calc.architectures.models import PRESETS, from_toml
+from calc.architectures.models import PRESETS, config_of, from_toml
 from calc.quantities.parameters import parameters
 from calc.reading.files import parse_json, parse_toml
 
@@ -161,13 +161,23 @@ def test_any_text_is_an_object_or_refused(text: str) -> None:
             assert "\n" not in str(refusal)
 
 
+def test_a_folder_is_its_config(tmp_path: Path) -> None:
+    """As people who load a checkpoint from disk name it."""
+    raw, _ = config_of("llama-3-8b")
+    (tmp_path / "own").mkdir()
+    file = tmp_path / "own" / "config.json"
+    file.write_text(json.dumps(raw))
+    assert calc.load_model(tmp_path / "own") == calc.load_model(file)
+    assert config_of(tmp_path / "own") == (raw, "own")
+
+
 def test_refused_files(tmp_path: Path) -> None:
     big = tmp_path / "big.json"
     big.write_bytes(b" " * (16 * 2**20 + 1))
     binary = tmp_path / "binary.json"
     binary.write_bytes(b'{"a": "\xff"}')
     for reference, message in (
-        (str(tmp_path), "expected a file, found a folder"),
+        (str(tmp_path), "config.json: expected a file, found no such file"),
         (str(big), "at most 16 MB"),
         (str(binary), "byte 0xff at 7"),
         (str(tmp_path / "none.json"), "no such file"),
