@@ -83,6 +83,8 @@ METAVARS = {
     "dropout": "P",
     "offload_fraction": "F",
 }
+MOST_WORDS = 66
+"""Letters of an option's words on the line that names it; more stand in its text, which is broken."""
 OLD_WORDS = {"execution": {"fused": "compiled"}}
 """Field -> words that stood for others once -> what they are called."""
 OLD_OPTIONS = {"--kernels": "execution", "--dtype": "cache_dtype"}
@@ -212,11 +214,15 @@ def _option(
         pair = (f"{flags[0]}/--no-{flags[0].removeprefix('--')}",) if reader.open else flags
         flags, kind = pair, None
     known: dict[str, Any] = {"default": None, "help": texts.get(name) or field.description}
+    metavar = METAVARS.get(name)
+    if isinstance(kind, OneOf) and metavar is None and len("|".join(kind.choices)) > MOST_WORDS:
+        metavar = flags[0].removeprefix("--").upper()
+        known["help"] = f"{known['help'].removesuffix('.')}: {', '.join(kind.choices)}."
     if isinstance(reader, Flag) and not reader.open:
         known["is_flag"] = True
     elif shown != "None":
         known["help"] += f"  [default: {shown}]"
-    return click.option(*flags, name, type=kind, metavar=METAVARS.get(name), **known)
+    return click.option(*flags, name, type=kind, metavar=metavar, **known)
 
 
 def given(name: str) -> bool:

@@ -39,22 +39,23 @@ def import_(
     were not fitted to. Rows faster than the device's published limits are left out and counted.
 
     \b
-    Columns of a table, of which all must be there, beside framework, version, kernel_source and
-    latency_ms or latency (milliseconds):
+    Columns of a table, of which all must be there, beside framework, version,
+    kernel_source and latency_ms or latency (milliseconds):
       gemm         gemm_dtype, m, n, k
       attention    attn_dtype, [kv_cache_dtype], batch_size, isl, num_heads,
                    num_key_value_heads, head_dim, step, window_size
-      latent       mla_dtype, [kv_cache_dtype], batch_size, isl, num_heads, step; or
-                   bmm_dtype, op_name, num_tokens, num_heads
-      experts      moe_dtype, num_tokens, hidden_size, inter_size, topk, num_experts,
-                   moe_tp_size, moe_ep_size, distribution
-      mixers       phase, batch_size, seq_len, num_v_heads, num_k_heads, head_k_dim,
-                   head_v_dim; or nheads, n_groups, d_state, head_dim
+      latent       mla_dtype, [kv_cache_dtype], batch_size, isl, num_heads,
+                   step; or bmm_dtype, op_name, num_tokens, num_heads
+      experts      moe_dtype, num_tokens, hidden_size, inter_size, topk,
+                   num_experts, moe_tp_size, moe_ep_size, distribution
+      mixers       phase, batch_size, seq_len, num_v_heads, num_k_heads,
+                   head_k_dim, head_v_dim; or nheads, n_groups, d_state, head_dim
       collectives  op_name, num_gpus, message_size (elements), latency,
                    nccl_dtype or allreduce_dtype
-      exchanges    node_num, num_token, hidden_size, num_topk, num_experts and times of
-                   dispatch and combine (microseconds); or op_name, moe_dtype,
-                   num_tokens, hidden_size, topk, num_experts, moe_ep_size
+      exchanges    node_num, num_token, hidden_size, num_topk, num_experts and
+                   times of dispatch and combine (microseconds); or op_name,
+                   moe_dtype, num_tokens, hidden_size, topk, num_experts,
+                   moe_ep_size
 
     \b
     Example:

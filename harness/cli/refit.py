@@ -35,8 +35,10 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
 
     \b
     servers    a CSV in the columns of aiconfigurator's collection of InferenceMAX
-    requests   the same; of all constants, those of requests alone, once the others are in their place
-    llama.cpp  a CSV of llama-bench's, llama-batched-bench's and Ollama's tokens a second
+    requests   the same; of all constants, those of requests alone, once the
+               others are in their place
+    llama.cpp  a CSV of tokens a second of llama-bench, llama-batched-bench and
+               Ollama
     experts    a folder of tables of kernels, SYSTEM/moe.csv.gz each
 
     Prints how wrong each side of the split is by constants that did not see it, and between which multiples of what is
@@ -45,7 +47,8 @@ def refit(table: Path, what: str, configs: tuple[Path, ...], out: Path, rounds: 
 
     \b
     Example:
-      python -m harness refit inferencemax.csv --configs path/to/configs --out fitted
+      python -m harness refit inferencemax.csv --configs path/to/configs \\
+          --out fitted
     """
     from harness.serving.refitting import FITTED, refitted, refitted_requests, save, save_experts, unseen
 

@@ -35,9 +35,10 @@ from harness.suites import SUITES, budget, suite_cases
 @click.option(
     "--suite",
     type=click.Choice([*SUITES, *RANK_SUITES, "scaling"]),
+    metavar="SUITE",
     default="quick",
     show_default=True,
-    help="Which cases.",
+    help=f"Which cases: {', '.join((*SUITES, *RANK_SUITES, 'scaling'))}.",
 )
 @click.option(
     "--case", "pattern", metavar="PATTERN", help="Only cases whose id holds this; * and ? stand for anything."
