@@ -82,6 +82,8 @@ def test_timeline(benchmark: Any, schedule: str) -> None:
 )
 def test_a_hundred_thousand_plans(benchmark: Any, memory: bool, links: dict[str, Any]) -> None:
     spec, columns = calc.load_model("llama-3-70b"), _plans(100_000)
+    if "stack" in links:  # whose pipelines divide neither gradients nor weights
+        columns["zero"] = numpy.where(columns["pp"] > 1, columns["zero"] % 2, columns["zero"])
     words: Any = {"phase": "training", "seq": 8192, "memory": memory} | links
     found = benchmark(step_times, spec, "h100-sxm", **columns | words)
     assert numpy.isfinite(found.seconds).all()

@@ -104,6 +104,8 @@ def test_the_command_of_a_plan_and_memory_give_the_same_numbers(run: Run) -> Non
             "--stack",
             "fsdp2",
         ]
+        if plan["tp"] > 1 and not plan["sequence_parallel"]:
+            sizes.append("--no-sequence-parallel")
         _, weighed, _ = run("memory", "llama-3-8b", *sizes, *batch, *formats, "--gpu", "h100-sxm", "--json")
         held = json.loads(weighed)
         assert held["peak"] == each["memory_peak"]

@@ -77,7 +77,10 @@ def plans_of(name: str) -> list[tuple[Question, Run]]:
     kinds += [{"recompute": ("mlp",)}]
     found = []
     for fixed in kinds:
-        asked = asked_of(name, fixed=fixed)
+        try:
+            asked = asked_of(name, fixed=fixed)
+        except Refused:
+            continue  # of what the tool's stack has no description
         found += [(asked, plan.run) for plan in answer([asked], top=1).plans]
     return found
 
