@@ -24,14 +24,13 @@ from calc.spec.run import Run
 def pipelined_by_torch(run: Run) -> bool:
     """Whether stages are those of torch.distributed.pipelining: of its stacks, and where no stack is named, but under
     DualPipe, which it does not have."""
-    torch = run.stack is None or run.stack.pipelines == "torch"
-    return torch and not is_exactly(run.pp, 1) and run.schedule != "dualpipe"
+    return run.torch_pipeline and not is_exactly(run.pp, 1) and run.schedule != "dualpipe"
 
 
 def between_stages(run: Run, stage: Stage, vector: Size, kept: Size, logits: Size) -> tuple[Between, Size]:
     """(what is held, what must be taken from what layers keep, since it lies in buffers or is there already).
 
-    vector: bytes of what one stage gives the next of a micro-batch, on a rank. kept: whether its layers keep theirs.
+    vector: bytes of what one stage gives the next of a micro-batch, on a rank. kept: whether layers keep their inputs.
     logits: bytes of the last stage's result where the loss does not keep it.
     Of a stage that is neither first nor last each piece in flight has an input in a buffer and a result beside it.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from calc.blocks.embedding import TOKEN_TABLE
 from calc.dtypes import Quantized, byte_count, dtype, weight_dtype
-from calc.memory.narrow_copies import gathered_bytes, part_of, with_copies
+from calc.memory.narrow_copies import gathered_bytes
 from calc.memory.sharding import Stage, held_elements
-from calc.memory.stepping import NOTHING, Stepped, stepping
+from calc.memory.shares import Held, Share, share_of
+from calc.memory.stepping import stepping
 from calc.quantities.parameters import Row, weights
 from calc.quantities.weights import narrow as is_narrow
 from calc.quantities.weights import quantizes
@@ -76,19 +76,6 @@ class States:
 
 
 @dataclass(slots=True)
-class _Held:
-    """Elements of a rank before ZeRO: of weights that are spread over dp * cp ranks, or of experts, over dp * cp / ep.
-    frozen: bytes of those that are not trained. tensors: elements of each that is. narrow: trained ones that have
-    narrow copies."""
-
-    trained: Size = 0
-    narrow: Size = 0
-    elements: Size = 0
-    frozen: Size = 0
-    tensors: list[Size] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Units:
     """Elements of a rank by what is gathered together, how many of them are trained, and have narrow copies. single:
     layers are all one."""
@@ -126,7 +113,7 @@ def states(spec: ModelSpec, run: Run, found: Sequence[Stage], frozen: str | None
 def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, Size]], frozen: str | None) -> States:
     """What one stage holds. rows: every weight, and the elements of one copy on a tensor-parallel rank."""
     how, steps, copied = run.precision, optimizer(run.usual_optimizer), run.narrow_weights is not None
-    dense, experts, units = _Held(), _Held(), _Units()
+    dense, experts, units = Held(), Held(), _Units()
     for (path, weight, leaf), one in rows:
         held = experts if leaf.expert else dense
         copies, place, group, per_layer = on_stage(path, weight, leaf, spec, stage, run.mtp)
@@ -147,32 +134,13 @@ def _on_rank(spec: ModelSpec, run: Run, stage: Stage, rows: Iterable[tuple[Row, 
     return _divided(run, how, steps, dense, experts, units)
 
 
-def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _Held, units: _Units) -> States:
+def _divided(run: Run, how: Recipe, steps: Optimizer, dense: Held, experts: Held, units: _Units) -> States:
     """What ZeRO leaves of it on one rank."""
-    weights = gradients = state = host = pinned = 0
-    stepped = {False: NOTHING, True: NOTHING}
+    shares = [share_of(run, how, steps, held, expert) for held, expert in ((dense, False), (experts, True))]
+    weights, gradients, state, host, pinned = (
+        sum((getattr(each, name) for each in shares), start=0) for name in Share._fields[:-1]
+    )
     width = dtype(how.gradients).width
-    for held, expert in ((dense, False), (experts, True)):
-        if is_exactly(held.elements, 0):
-            continue
-        ranks = run.sharers(expert)
-        weights = (
-            weights + part_of(held.trained - held.narrow, run.zero, run.weights_from, ranks) * dtype(how.weights).width
-        )
-        weights = weights + with_copies(held.narrow, run, ranks)
-        weights = weights + part_of(held.frozen, run.zero, run.weights_from, ranks)
-        gradients = gradients + part_of(held.trained, run.zero, 2, ranks) * width
-        own = part_of(held.trained, run.zero, 1, ranks)
-        wide = dtype(how.updated).width
-        master: Size = 0 if how.master is None else wide
-        if run.keeps_remainders:  # but under Megatron-FSDP, which keeps the copy itself
-            master = master - dtype(how.weights).width * (1 - run.divides(3))
-        here = _here(own, run.offloaded)
-        state = state + here * master + steps.state_bytes(here, 8 * wide)
-        stepped[expert] = Stepped(here, held.trained, tuple(held.tensors))
-        if run.offloaded:
-            host = host + 2 * wide * (own - here) + steps.state_bytes(own - here, 8 * wide)
-            pinned = pinned + 2 * wide * (own - here)
     trained = dense.trained + experts.trained
     elements = dense.elements + experts.elements
     gathers, divides = run.divides(run.weights_from), run.divides(2)
@@ -192,7 +160,7 @@ def _divided(run: Run, how: Recipe, steps: Optimizer, dense: _Held, experts: _He
         weights=weights,
         gradients=gradients,
         optimizer=state,
-        update=stepping(run, steps, *stepped.values()),
+        update=stepping(run, steps, *(each.stepped for each in shares)),
         elements=elements,
         trained=trained,
         expert_elements=experts.elements,
@@ -256,9 +224,3 @@ def _frozen_bytes(weight: Weight, leaf: Leaf, elements: Size, name: str) -> Size
     if quantizes(weight, leaf):
         return ceil_div(kind.matrix_bytes(*weight.shape) * elements, weight.elements)
     return byte_count(elements, dtype(kind.rest).bits)
-
-
-def _here(own: Size, offloaded: Fraction) -> Size:
-    """Of the parameters that a rank updates, those whose states stay on its GPU, rounded up."""
-    stays = 1 - offloaded
-    return ceil_div(own * stays.numerator, stays.denominator)
